@@ -1,0 +1,7 @@
+//! Rillm runs a quantized small language model inside a browser tab, on WebGPU or SIMD wasm, and natively.
+
+pub mod error;
+pub mod gguf;
+pub mod quant;
+
+pub use error::{Code, Error, Result};
