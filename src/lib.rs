@@ -1,7 +1,10 @@
 //! Rillm runs a quantized small language model inside a browser tab, on WebGPU or SIMD wasm, and natively.
 
+pub mod backend;
 pub mod error;
 pub mod gguf;
+pub mod model;
+pub mod ops;
 pub mod quant;
 
 pub use error::{Code, Error, Result};

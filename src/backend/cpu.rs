@@ -1,0 +1,396 @@
+//! The CPU: packed weights, int8 activations, SIMD chosen at run time. One kernel text for every instruction set (`simd`).
+
+pub mod attend;
+pub mod gemm;
+pub mod pack;
+pub mod simd;
+pub mod vector;
+
+use std::ops::Range;
+
+use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, TensorSpec, Want};
+use crate::error::{Result, bail, error};
+use crate::ops::pick::{Accumulator, Pick};
+use crate::ops::{attend as attend_op, embed, norm_linear, rope_append, sample, shift};
+use attend::{Attend, padded};
+use gemm::Linear;
+use pack::Packed;
+use simd::{Isa, Kernel, Variant};
+use vector::{Add, RmsNorm, SiluMul};
+
+/// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
+const VOCAB_BLOCK: usize = 4096;
+
+/// A weight.
+#[derive(Debug)]
+enum Weight {
+    Matrix(Packed),
+    Vector { name: String, format: crate::quant::Format, values: Vec<f32> },
+}
+
+/// A layer's keys and values, each [positions, kv_heads, padded head_dim] f16.
+#[derive(Debug, Default)]
+struct Cache {
+    keys: Vec<u16>,
+    values: Vec<u16>,
+}
+
+/// A buffer of activations.
+#[derive(Debug)]
+struct Buffer {
+    width: usize,
+    data: Vec<f32>,
+}
+
+/// The CPU backend.
+#[derive(Debug)]
+pub struct Cpu {
+    variant: Variant,
+    weights: Vec<Weight>,
+    slots: Vec<Buffer>,
+    layers: Vec<Cache>,
+    tokens: usize,
+    /// Cosines and sines of the positions of this pass, [tokens, pairs]; made for the first layer, used by all.
+    turns: Turns,
+    normed: Vec<f32>,
+    spare: Vec<f32>,
+    output: Output,
+    last_pick: Option<u32>,
+    sampler: sample::Scratch,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    key: Option<(usize, usize, rope_append::Rope)>,
+    values: Vec<(f32, f32)>,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::new(Variant::detect())
+    }
+}
+
+impl Cpu {
+    /// A CPU backend on the given path, for tests; `Cpu::default()` takes the best one.
+    pub fn new(variant: Variant) -> Self {
+        Self {
+            variant,
+            weights: Vec::new(),
+            slots: Vec::new(),
+            layers: Vec::new(),
+            tokens: 0,
+            turns: Turns::default(),
+            normed: Vec::new(),
+            spare: Vec::new(),
+            output: Output::default(),
+            last_pick: None,
+            sampler: sample::Scratch::default(),
+        }
+    }
+
+    fn matrix(&self, t: Tensor) -> &Packed {
+        match &self.weights[t.0] {
+            Weight::Matrix(packed) => packed,
+            Weight::Vector { name, .. } => unreachable!("{name} is a vector; the model asked for a matrix"),
+        }
+    }
+
+    fn vector(&self, t: Tensor) -> &[f32] {
+        match &self.weights[t.0] {
+            Weight::Vector { values, .. } => values,
+            Weight::Matrix(packed) => unreachable!("{} is a matrix; the model asked for a vector", packed.name),
+        }
+    }
+
+    /// Adds what is pending; returns the slot that holds the residual stream now.
+    fn settle(&mut self, x: Residual) -> Slot {
+        let Some((pending, norm)) = x.pending else { return x.x };
+        let n = self.tokens * self.slots[x.x.0].width;
+        let mut sum = std::mem::take(&mut self.slots[x.sum.0].data);
+        sum[..n].copy_from_slice(&self.slots[x.x.0].data[..n]);
+        debug_assert!(norm.is_none(), "no architecture with post-norms yet");
+        self.variant.run(Add { to: &mut sum[..n], from: &self.slots[pending.0].data[..n] });
+        self.slots[x.sum.0].data = sum;
+        x.sum
+    }
+
+    /// Normalizes rows of a slot into `self.normed`, [rows, dim rounded up to 8]; returns that stride.
+    fn normalize(&mut self, x: Slot, rows: Range<usize>, norm: Tensor, eps: f32) -> usize {
+        let dim = self.slots[x.0].width;
+        let stride = dim.next_multiple_of(8);
+        let mut out = std::mem::take(&mut self.normed);
+        out.resize(rows.len() * stride, 0.0);
+        let x = &self.slots[x.0].data[rows.start * dim..rows.end * dim];
+        self.variant.run(RmsNorm { x, weight: self.vector(norm), eps, out: &mut out, stride });
+        self.normed = out;
+        stride
+    }
+
+    /// Logits of `rows` of the vocabulary from `first` on, for what lies in `self.normed`.
+    fn logits(&self, w: Tensor, stride: usize, first: usize, rows: usize, y: &mut [f32]) {
+        let outputs = vec![gemm::Output { w: self.matrix(w), first, rows, y }];
+        self.variant.run(Linear { x: &self.normed, stride, outputs });
+    }
+
+    fn picks(&mut self, output: Tensor, stride: usize, n: usize, targets: &[u32]) -> Vec<Pick> {
+        let vocab = self.matrix(output).rows;
+        let mut accumulators: Vec<Accumulator> = (0..n).map(|i| Accumulator::new(targets.get(i).copied())).collect();
+        let mut block = vec![0.0; n * VOCAB_BLOCK.min(vocab)];
+        for first in (0..vocab).step_by(VOCAB_BLOCK) {
+            let rows = VOCAB_BLOCK.min(vocab - first);
+            let block = &mut block[..n * rows];
+            self.logits(output, stride, first, rows, block);
+            for (a, logits) in accumulators.iter_mut().zip(block.chunks_exact(rows)) {
+                a.push(first as u32, logits);
+            }
+        }
+        accumulators.into_iter().filter_map(Accumulator::finish).collect()
+    }
+
+    fn turn(&mut self, p: &rope_append::Params) {
+        if self.turns.key.as_ref().is_some_and(|(start, tokens, rope)| (*start, *tokens) == (p.start, self.tokens) && *rope == p.rope) {
+            return;
+        }
+        self.turns.values = (p.start..p.start + self.tokens).flat_map(|at| (0..p.rope.dim / 2).map(move |i| p.rope.turn(at, i))).collect();
+        self.turns.key = Some((p.start, self.tokens, p.rope.clone()));
+    }
+}
+
+/// `pack::Packed::set_row` for whole rows.
+struct Upload<'a>(&'a mut Packed, Range<usize>, &'a [u8]);
+impl Kernel for Upload<'_> {
+    type Out = Result<()>;
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) -> Result<()> {
+        let Upload(packed, rows, bytes) = self;
+        let row_bytes = packed.cols / packed.format.block_len() * packed.format.block_bytes();
+        rows.zip(bytes.chunks_exact(row_bytes)).try_for_each(|(row, bytes)| packed.set_row::<I>(row, bytes))
+    }
+}
+
+/// `pack::Packed::row`.
+struct Row<'a>(&'a Packed, usize, &'a mut [f32]);
+impl Kernel for Row<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) {
+        self.0.row::<I>(self.1, self.2);
+    }
+}
+
+impl Backend for Cpu {
+    fn describe(&self) -> (&'static str, &'static str) {
+        ("cpu", self.variant.name())
+    }
+
+    fn bytes(&self) -> usize {
+        let weights: usize = self
+            .weights
+            .iter()
+            .map(|w| match w {
+                Weight::Matrix(p) => p.bytes(),
+                Weight::Vector { values, .. } => values.len() * 4,
+            })
+            .sum();
+        let caches: usize = self.layers.iter().map(|c| (c.keys.len() + c.values.len()) * 2).sum();
+        weights + caches + self.slots.iter().map(|s| s.data.len() * 4).sum::<usize>()
+    }
+
+    fn tensor(&mut self, spec: &TensorSpec) -> Result<Tensor> {
+        self.weights.push(match spec.kind {
+            Kind::Matrix => Weight::Matrix(Packed::new(spec.name, spec.format, spec.rows, spec.cols)?),
+            Kind::Vector => Weight::Vector { name: spec.name.to_owned(), format: spec.format, values: vec![0.0; spec.rows * spec.cols] },
+        });
+        Ok(Tensor(self.weights.len() - 1))
+    }
+
+    fn upload(&mut self, tensor: Tensor, rows: Range<usize>, bytes: &[u8]) -> Result<()> {
+        match &mut self.weights[tensor.0] {
+            Weight::Matrix(packed) => self.variant.run(Upload(packed, rows, bytes)),
+            Weight::Vector { name, format, values } => {
+                format.dequantize(bytes, values)?;
+                if !values.iter().all(|v| v.is_finite()) {
+                    bail!(Malformed, "tensor {name:?} holds a number that is not finite");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn slot(&mut self, width: usize) -> Slot {
+        self.slots.push(Buffer { width, data: Vec::new() });
+        Slot(self.slots.len() - 1)
+    }
+
+    fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
+        let n = spec.positions * spec.kv_heads * padded(spec.head_dim);
+        let zeros = || {
+            let mut v = Vec::new();
+            v.try_reserve_exact(n).map_err(|_| {
+                let mib = (n * 2 * 2 * spec.layers) >> 20;
+                error!(
+                    OutOfMemory,
+                    "a KV cache of {} positions needs {mib} MiB, which is not to be had; take a smaller context length", spec.positions
+                )
+            })?;
+            v.resize(n, 0u16);
+            Ok(v)
+        };
+        self.layers.clear();
+        for _ in 0..spec.layers {
+            self.layers.push(Cache { keys: zeros()?, values: zeros()? });
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, tokens: usize) -> Result<()> {
+        self.tokens = tokens;
+        for slot in &mut self.slots {
+            let n = tokens * slot.width;
+            if slot.data.len() < n {
+                slot.data.try_reserve_exact(n - slot.data.len()).map_err(|_| error!(OutOfMemory, "no memory for a batch of {tokens} tokens"))?;
+                slot.data.resize(n, 0.0);
+            }
+        }
+        self.output = Output::default();
+        Ok(())
+    }
+
+    fn embed(&mut self, table: Tensor, ids: Ids, out: Slot, p: &embed::Params) {
+        let last = self.last_pick;
+        let ids = match &ids {
+            Ids::Host(ids) => ids,
+            Ids::LastPick => last.as_slice(), // empty before the first pick: the row stays as it was
+        };
+        let mut to = std::mem::take(&mut self.slots[out.0].data);
+        let w = self.matrix(table);
+        for (row, &id) in to.chunks_exact_mut(w.cols).zip(ids) {
+            self.variant.run(Row(w, id as usize, row));
+            if p.scale != 1.0 {
+                row.iter_mut().for_each(|x| *x *= p.scale);
+            }
+        }
+        self.slots[out.0].data = to;
+    }
+
+    fn norm_linear(&mut self, x: Residual, norm: Tensor, outputs: &[(Tensor, Slot)], p: &norm_linear::Params) {
+        let x = self.settle(x);
+        let stride = self.normalize(x, 0..self.tokens, norm, p.eps);
+        let mut buffers: Vec<Vec<f32>> = outputs.iter().map(|(_, slot)| std::mem::take(&mut self.slots[slot.0].data)).collect();
+        let wanted = outputs.iter().zip(&mut buffers).map(|(&(w, _), y)| {
+            let w = self.matrix(w);
+            gemm::Output { w, first: 0, rows: w.rows, y: &mut y[..self.tokens * w.rows] }
+        });
+        let outputs_of = wanted.collect();
+        self.variant.run(Linear { x: &self.normed, stride, outputs: outputs_of });
+        if let (Some(norm_linear::Activation::Silu), [gate, up]) = (p.activation, &mut buffers[..]) {
+            let n = self.tokens * self.slots[outputs[0].1.0].width;
+            self.variant.run(SiluMul { gate: &mut gate[..n], up: &up[..n] });
+        }
+        for ((_, slot), buffer) in outputs.iter().zip(buffers) {
+            self.slots[slot.0].data = buffer;
+        }
+    }
+
+    fn rope_append(&mut self, layer: usize, q: Slot, k: Slot, v: Slot, p: &rope_append::Params) {
+        self.turn(p);
+        let rope_append::Pairs::Neighbours = p.rope.pairs;
+        let pairs = p.rope.dim / 2;
+        for (slot, heads) in [(q, p.heads), (k, p.kv_heads)] {
+            let rows = self.slots[slot.0].data.chunks_exact_mut(heads * p.head_dim).take(self.tokens);
+            for (row, turns) in rows.zip(self.turns.values.chunks_exact(pairs.max(1))) {
+                for head in row.chunks_exact_mut(p.head_dim) {
+                    let (pairs, _) = head.as_chunks_mut::<2>();
+                    for (pair, &(cos, sin)) in pairs.iter_mut().zip(turns) {
+                        *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
+                    }
+                }
+            }
+        }
+        let dim = padded(p.head_dim);
+        let cache = &mut self.layers[layer];
+        for (slot, cache) in [(k, &mut cache.keys), (v, &mut cache.values)] {
+            let heads = self.slots[slot.0].data.chunks_exact(p.head_dim).take(self.tokens * p.kv_heads);
+            for (head, to) in heads.zip(cache[p.start * p.kv_heads * dim..].chunks_exact_mut(dim)) {
+                to.iter_mut().zip(head).for_each(|(to, &x)| *to = rope_append::to_f16(x));
+            }
+        }
+    }
+
+    fn attend(&mut self, layer: usize, q: Slot, out: Slot, p: &attend_op::Params) {
+        let n = self.tokens * p.heads * p.head_dim;
+        let mut to = std::mem::take(&mut self.slots[out.0].data);
+        let cache = &self.layers[layer];
+        self.variant.run(Attend { q: &self.slots[q.0].data[..n], keys: &cache.keys, values: &cache.values, out: &mut to[..n], p });
+        self.slots[out.0].data = to;
+    }
+
+    fn linear(&mut self, x: Slot, w: Tensor, out: Slot) {
+        let mut to = std::mem::take(&mut self.slots[out.0].data);
+        let mut spare = std::mem::take(&mut self.spare);
+        let w = self.matrix(w);
+        let stride = w.cols.next_multiple_of(8);
+        let x = &self.slots[x.0].data[..self.tokens * w.cols];
+        let x = if stride == w.cols {
+            x
+        } else {
+            spare.clear();
+            spare.resize(self.tokens * stride, 0.0);
+            spare.chunks_exact_mut(stride).zip(x.chunks_exact(w.cols)).for_each(|(to, row)| to[..w.cols].copy_from_slice(row));
+            &spare
+        };
+        let y = &mut to[..self.tokens * w.rows];
+        self.variant.run(Linear { x, stride, outputs: vec![gemm::Output { w, first: 0, rows: w.rows, y }] });
+        self.slots[out.0].data = to;
+        self.spare = spare;
+    }
+
+    fn shift(&mut self, p: &shift::Params) {
+        let padded_dim = padded(p.head_dim);
+        let p = shift::Params { head_dim: padded_dim, ..p.clone() }; // the padding stays zero: only `rope.dim` values of a head turn
+        for cache in &mut self.layers {
+            shift::reference(&mut cache.keys, &mut cache.values, &p);
+        }
+    }
+
+    fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {
+        let x = self.settle(x);
+        let last = self.tokens.saturating_sub(1);
+        match want {
+            Want::Picks { rows, targets } => {
+                // Rows are normalized in runs of neighbours, so that a chunk of a score is one product.
+                let mut picks = Vec::with_capacity(rows.len());
+                let mut at = 0;
+                for run in rows.chunk_by(|a, b| a + 1 == *b) {
+                    let stride = self.normalize(x, run[0]..run[0] + run.len(), norm, eps);
+                    let targets = targets.get(at..at + run.len()).unwrap_or(&[]);
+                    picks.extend(self.picks(output, stride, run.len(), targets));
+                    at += run.len();
+                }
+                self.output.picks = picks;
+            }
+            Want::Sample { params, recent } => {
+                let stride = self.normalize(x, last..last + 1, norm, eps);
+                let mut logits = vec![0.0; self.matrix(output).rows];
+                self.logits(output, stride, 0, logits.len(), &mut logits);
+                if let Some(id) = sample::reference(&logits, recent, params, &mut self.sampler) {
+                    let mut a = Accumulator::new(Some(id));
+                    a.push(0, &logits);
+                    self.output.picks = a.finish().into_iter().collect();
+                }
+            }
+            Want::Logits => {
+                let stride = self.normalize(x, last..last + 1, norm, eps);
+                let mut logits = vec![0.0; self.matrix(output).rows];
+                self.logits(output, stride, 0, logits.len(), &mut logits);
+                self.output.logits = logits;
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Output> {
+        self.last_pick = self.output.picks.last().map(|p| p.id).or(self.last_pick);
+        Ok(std::mem::take(&mut self.output))
+    }
+}

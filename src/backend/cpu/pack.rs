@@ -1,0 +1,300 @@
+//! Weights as the kernels want them: four rows side by side, block by block, so that a product streams through memory once.
+//!
+//! Packed by family, not by the file's type: whatever is "unsigned bits, a scale and a minimum per 32 weights" shares a kernel. The scales
+//! of the K types are products of two numbers and are kept as one f16 (an error of at most 2^-11 of the scale); all other types are exact.
+
+use super::simd::{BLOCK, Isa};
+use crate::error::{Result, bail, error};
+use crate::quant::{self, Format};
+use half::{bf16, f16};
+
+/// Rows that lie side by side.
+pub const ROWS: usize = 4;
+
+/// Four rows of 32 weights w = d q + m, q from 0 to 15: Q4_0, Q4_1, Q4_K.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Group4 {
+    pub d: [u16; ROWS],
+    pub m: [u16; ROWS],
+    pub q: [[u8; 16]; ROWS],
+}
+
+/// Four rows of 32 weights w = d q + m, q from 0 to 31: Q5_0, Q5_1, Q5_K.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Group5 {
+    pub d: [u16; ROWS],
+    pub m: [u16; ROWS],
+    pub q: [[u8; 16]; ROWS],
+    pub high: [[u8; 4]; ROWS],
+}
+
+/// Four rows of 32 weights w = d q, q from -32 to 31, a scale for each 16 of them: Q6_K.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Group6 {
+    pub d: [[u16; ROWS]; 2],
+    pub q: [[u8; 16]; ROWS],
+    pub high: [[u8; 8]; ROWS],
+}
+
+/// Four rows of 32 weights w = d q, q from -128 to 127: Q8_0.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Group8 {
+    pub d: [u16; ROWS],
+    pub q: [[i8; BLOCK]; ROWS],
+}
+
+/// Four rows of eight floats, of the width that the file has.
+pub type GroupF<T> = [[T; 8]; ROWS];
+
+/// The groups of a matrix: `rows / 4` (rounded up) times `cols / 32` (or 8, for floats, rounded up), rows of a group first.
+#[derive(Debug)]
+pub enum Groups {
+    Bits4(Vec<Group4>),
+    Bits5(Vec<Group5>),
+    Bits6(Vec<Group6>),
+    Bits8(Vec<Group8>),
+    F16(Vec<GroupF<u16>>),
+    BF16(Vec<GroupF<u16>>),
+    F32(Vec<GroupF<f32>>),
+}
+
+/// A matrix in memory, `rows` x `cols`.
+#[derive(Debug)]
+pub struct Packed {
+    pub name: String,
+    pub rows: usize,
+    pub cols: usize,
+    pub format: Format,
+    pub groups: Groups,
+}
+
+/// Calls `$body` with the vector of groups, whatever its type.
+macro_rules! with_groups {
+    ($groups:expr, $v:ident => $body:expr) => {
+        match $groups {
+            Groups::Bits4($v) => $body,
+            Groups::Bits5($v) => $body,
+            Groups::Bits6($v) => $body,
+            Groups::Bits8($v) => $body,
+            Groups::F16($v) | Groups::BF16($v) => $body,
+            Groups::F32($v) => $body,
+        }
+    };
+}
+
+fn zeroed<T: Default + Clone>(n: usize, name: &str) -> Result<Vec<T>> {
+    let mut v = Vec::new();
+    v.try_reserve_exact(n).map_err(|_| error!(OutOfMemory, "tensor {name:?} needs {} MiB, which is not to be had", n * size_of::<T>() >> 20))?;
+    v.resize(n, T::default());
+    Ok(v)
+}
+
+impl Packed {
+    /// The memory of a matrix, made once at its exact size.
+    pub fn new(name: &str, format: Format, rows: usize, cols: usize) -> Result<Self> {
+        let bands = rows.div_ceil(ROWS);
+        let (blocks, eights) = (bands * cols.div_ceil(BLOCK), bands * cols.div_ceil(8));
+        let groups = match format {
+            Format::Q4_0 | Format::Q4_1 | Format::Q4_K => Groups::Bits4(zeroed(blocks, name)?),
+            Format::Q5_0 | Format::Q5_1 | Format::Q5_K => Groups::Bits5(zeroed(blocks, name)?),
+            Format::Q6_K => Groups::Bits6(zeroed(blocks, name)?),
+            Format::Q8_0 => Groups::Bits8(zeroed(blocks, name)?),
+            Format::F16 => Groups::F16(zeroed(eights, name)?),
+            Format::BF16 => Groups::BF16(zeroed(eights, name)?),
+            Format::F32 => Groups::F32(zeroed(eights, name)?),
+        };
+        Ok(Self { name: name.to_owned(), rows, cols, format, groups })
+    }
+
+    /// Whether the activations of a product with it are quantized to int8.
+    pub fn takes_int8(&self) -> bool {
+        !matches!(self.groups, Groups::F16(_) | Groups::BF16(_) | Groups::F32(_))
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        with_groups!(&self.groups, v => std::mem::size_of_val(v.as_slice()))
+    }
+
+    /// Puts a row of the file in its place. A scale or number that is not finite is refused: nothing it touches would be.
+    pub fn set_row<I: Isa>(&mut self, row: usize, bytes: &[u8]) -> Result<()> {
+        let (band, lane) = (row / ROWS, row % ROWS);
+        let format = self.format;
+        let blocks = bytes.chunks_exact(format.block_bytes());
+        let finite = match &mut self.groups {
+            Groups::Bits4(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
+                (g.d[lane], g.m[lane]) = (b.d, b.m);
+                put_nibbles::<I>(&mut g.q[lane], &b.q);
+                ok & b.finite()
+            }),
+            Groups::Bits5(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
+                (g.d[lane], g.m[lane]) = (b.d, b.m);
+                put_nibbles::<I>(&mut g.q[lane], &b.q);
+                g.high[lane] = std::array::from_fn(|i| (0..8).fold(0, |byte, k| byte | (b.q[8 * i + k] >> 4 & 1) << k));
+                ok & b.finite()
+            }),
+            Groups::Bits6(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks.flat_map(unpack_q6_k)).fold(true, |ok, (g, (d, q))| {
+                (g.d[0][lane], g.d[1][lane]) = (d[0].to_bits(), d[1].to_bits());
+                put_nibbles::<I>(&mut g.q[lane], &q);
+                g.high[lane] = std::array::from_fn(|i| (0..4).fold(0, |byte, k| byte | (q[8 * k + i] >> 4 & 3) << (2 * k)));
+                ok & d[0].is_finite() & d[1].is_finite()
+            }),
+            Groups::Bits8(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks).fold(true, |ok, (g, b)| {
+                let d = f16_at(b, 0);
+                g.d[lane] = d.to_bits();
+                g.q[lane] = std::array::from_fn(|k| b[2 + k] as i8);
+                ok & d.is_finite()
+            }),
+            Groups::F16(g) => {
+                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| u16::from_le_bytes([b[0], b[1]]), |h| f16::from_bits(h).is_finite())
+            }
+            Groups::BF16(g) => {
+                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| u16::from_le_bytes([b[0], b[1]]), |h| bf16::from_bits(h).is_finite())
+            }
+            Groups::F32(g) => {
+                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]), f32::is_finite)
+            }
+        };
+        if !finite {
+            bail!(Malformed, "tensor {:?} holds a number that is not finite, in row {row}", self.name);
+        }
+        Ok(())
+    }
+
+    fn band<T>(groups: &mut [T], band: usize, cols: usize, width: usize) -> std::slice::IterMut<'_, T> {
+        let n = cols.div_ceil(width);
+        groups[band * n..(band + 1) * n].iter_mut()
+    }
+
+    /// A row as f32, [cols].
+    pub fn row<I: Isa>(&self, row: usize, out: &mut [f32]) {
+        let (band, lane) = (row / ROWS, row % ROWS);
+        let n = self.cols.div_ceil(if self.takes_int8() { BLOCK } else { 8 });
+        let span = band * n..(band + 1) * n;
+        let float = |h: u16| f16::from_bits(h).to_f32();
+        match &self.groups {
+            Groups::Bits4(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+                let (d, m) = (float(g.d[lane]), float(g.m[lane]));
+                out.iter_mut().enumerate().for_each(|(k, x)| *x = d * f32::from(nibble::<I>(&g.q[lane], k)) + m);
+            }),
+            Groups::Bits5(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+                let (d, m) = (float(g.d[lane]), float(g.m[lane]));
+                for (k, x) in out.iter_mut().enumerate() {
+                    let q = nibble::<I>(&g.q[lane], k) | (g.high[lane][k / 8] >> (k % 8) & 1) << 4;
+                    *x = d * f32::from(q) + m;
+                }
+            }),
+            Groups::Bits6(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+                for (k, x) in out.iter_mut().enumerate() {
+                    let q = nibble::<I>(&g.q[lane], k) | (g.high[lane][k % 8] >> (2 * (k / 8)) & 3) << 4;
+                    *x = float(g.d[k / 16][lane]) * (f32::from(q) - 32.0);
+                }
+            }),
+            Groups::Bits8(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+                let d = float(g.d[lane]);
+                out.iter_mut().zip(g.q[lane]).for_each(|(x, q)| *x = d * f32::from(q));
+            }),
+            Groups::F16(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(h, x)| *x = float(h)),
+            Groups::BF16(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(h, x)| *x = bf16::from_bits(h).to_f32()),
+            Groups::F32(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(v, x)| *x = v),
+        }
+    }
+}
+
+fn put_floats<'a, T: Copy + 'a>(
+    groups: impl Iterator<Item = &'a mut GroupF<T>>,
+    lane: usize,
+    bytes: &[u8],
+    read: impl Fn(&[u8]) -> T,
+    finite: impl Fn(T) -> bool,
+) -> bool {
+    let mut ok = true;
+    for (group, eight) in groups.zip(bytes.chunks(8 * size_of::<T>())) {
+        for (x, b) in group[lane].iter_mut().zip(eight.chunks_exact(size_of::<T>())) {
+            *x = read(b);
+            ok &= finite(*x);
+        }
+    }
+    ok
+}
+
+fn put_nibbles<I: Isa>(to: &mut [u8; 16], q: &[u8; BLOCK]) {
+    *to = [0; 16];
+    for (k, &q) in q.iter().enumerate() {
+        let (byte, high) = I::nibble(k);
+        to[byte] |= (q & 15) << if high { 4 } else { 0 };
+    }
+}
+
+fn nibble<I: Isa>(from: &[u8; 16], k: usize) -> u8 {
+    let (byte, high) = I::nibble(k);
+    if high { from[byte] >> 4 } else { from[byte] & 15 }
+}
+
+fn f16_at(bytes: &[u8], at: usize) -> f16 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Thirty-two weights w = d q + m.
+struct Affine {
+    d: u16,
+    m: u16,
+    q: [u8; BLOCK],
+}
+
+impl Affine {
+    fn new(d: f16, m: f16, q: [u8; BLOCK]) -> Self {
+        Self { d: d.to_bits(), m: m.to_bits(), q }
+    }
+    fn finite(&self) -> bool {
+        f16::from_bits(self.d).is_finite() && f16::from_bits(self.m).is_finite()
+    }
+}
+
+/// The blocks of a row of a 4- or 5-bit format, each as 32 weights w = d q + m.
+fn blocks32<'a>(format: Format, blocks: std::slice::ChunksExact<'a, u8>) -> Box<dyn Iterator<Item = Affine> + 'a> {
+    let pair = quant::nibble;
+    let fifth = |h: &[u8], k: usize| quant::bit(h, k) << 4;
+    let times = |d: f16, by: f32| f16::from_f32(d.to_f32() * by);
+    match format {
+        Format::Q4_0 => {
+            Box::new(blocks.map(move |b| Affine::new(f16_at(b, 0), times(f16_at(b, 0), -8.0), std::array::from_fn(|k| pair(&b[2..], k)))))
+        }
+        Format::Q4_1 => Box::new(blocks.map(move |b| Affine::new(f16_at(b, 0), f16_at(b, 2), std::array::from_fn(|k| pair(&b[4..], k))))),
+        Format::Q5_0 => Box::new(
+            blocks.map(move |b| Affine::new(f16_at(b, 0), times(f16_at(b, 0), -16.0), std::array::from_fn(|k| pair(&b[6..], k) | fifth(&b[2..], k)))),
+        ),
+        Format::Q5_1 => {
+            Box::new(blocks.map(move |b| Affine::new(f16_at(b, 0), f16_at(b, 2), std::array::from_fn(|k| pair(&b[8..], k) | fifth(&b[4..], k)))))
+        }
+        Format::Q4_K | Format::Q5_K => Box::new(blocks.flat_map(move |b| {
+            (0..8).map(move |j| {
+                let (scale, min) = quant::k_scale(&b[4..16], j);
+                let q = std::array::from_fn(|k| match format {
+                    Format::Q4_K => quant::k_nibble(&b[16..], 32 * j + k),
+                    _ => quant::k_nibble(&b[48..], 32 * j + k) | (b[16 + k] >> j & 1) << 4,
+                });
+                Affine::new(times(f16_at(b, 0), f32::from(scale)), times(f16_at(b, 2), -f32::from(min)), q)
+            })
+        })),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// A Q6_K block as eight times 32 weights w = d (q - 32), a scale for each 16.
+fn unpack_q6_k(b: &[u8]) -> impl Iterator<Item = ([f16; 2], [u8; BLOCK])> {
+    let (low, high, scales, d) = (&b[..128], &b[128..192], &b[192..208], f16_at(b, 208).to_f32());
+    (0..8).map(move |j| {
+        let (half, quarter) = (j / 4, j % 4); // weight 128 half + 32 quarter + k
+        let q = std::array::from_fn(|k| {
+            let byte = low[64 * half + 32 * (quarter % 2) + k];
+            let nibble = if quarter < 2 { byte & 15 } else { byte >> 4 };
+            nibble | (high[32 * half + k] >> (2 * quarter) & 3) << 4
+        });
+        ([0, 1].map(|i| f16::from_f32(d * f32::from(scales[2 * j + i] as i8))), q)
+    })
+}

@@ -1,0 +1,165 @@
+//! One forward that reads like the paper, over any backend. Architectures are data (`config`), not copies.
+
+mod config;
+pub mod weights;
+
+pub use config::Config;
+
+use crate::backend::{Backend, CacheSpec, Ids, Output, Residual, Slot, Want};
+use crate::error::{Result, bail};
+use crate::ops::norm_linear::Activation;
+use crate::ops::rope_append::Rope;
+use crate::ops::{attend, embed, norm_linear, rope_append, shift};
+use weights::Weights;
+
+/// The buffers of activations. `dim` is the residual's width, `q` = heads x head_dim, `kv` = kv_heads x head_dim.
+#[derive(Debug, Clone, Copy)]
+struct Buffers {
+    x: [Slot; 2],  // [tokens, dim] the residual stream and its other half
+    q: Slot,       // [tokens, q]
+    k: Slot,       // [tokens, kv]
+    v: Slot,       // [tokens, kv]
+    heads: Slot,   // [tokens, q] what the heads gathered
+    pending: Slot, // [tokens, dim] what has not been added to the residual yet
+    gate: Slot,    // [tokens, ffn]
+    up: Slot,      // [tokens, ffn]
+}
+
+/// A model on a device, with its KV cache.
+#[derive(Debug)]
+pub struct Model<B> {
+    backend: B,
+    config: Config,
+    weights: Weights,
+    buffers: Buffers,
+    rope: Rope,
+    /// Positions in the cache: where the next token goes.
+    cached: usize,
+    /// Positions that fit.
+    context: usize,
+    passes: u32,
+}
+
+impl<B: Backend> Model<B> {
+    /// Puts a loaded model together and makes its cache and buffers. `rope_factors`: Llama 3's, or empty.
+    pub fn new(mut backend: B, config: Config, weights: Weights, rope_factors: Vec<f32>, context: usize) -> Result<Self> {
+        let c = &config;
+        let spec = CacheSpec { layers: c.layers, positions: context, kv_heads: c.kv_heads, head_dim: c.head_dim };
+        backend.cache(&spec)?;
+        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
+        let mut slot = |width| backend.slot(width);
+        let buffers = Buffers {
+            x: [slot(c.dim), slot(c.dim)],
+            q: slot(q),
+            k: slot(kv),
+            v: slot(kv),
+            heads: slot(q),
+            pending: slot(c.dim),
+            gate: slot(c.ffn_dim),
+            up: slot(c.ffn_dim),
+        };
+        let rope = Rope { dim: c.rope_dim, base: c.rope_base, scale: c.rope_scale, factors: rope_factors, pairs: c.rope_pairs };
+        Ok(Self { backend, config, weights, buffers, rope, cached: 0, context, passes: 0 })
+    }
+
+    /// The shape and settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The device.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+    /// Whether the output matrix is the embedding.
+    pub fn tied(&self) -> bool {
+        self.weights.tied
+    }
+    /// Positions in the cache.
+    pub fn cached(&self) -> usize {
+        self.cached
+    }
+    /// Positions that fit.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+    /// Forward passes since the model was made.
+    pub fn passes(&self) -> u32 {
+        self.passes
+    }
+
+    /// Forgets all cached positions from `positions` on.
+    pub fn truncate(&mut self, positions: usize) {
+        self.cached = self.cached.min(positions);
+    }
+
+    /// Drops the cached positions `keep..keep + drop`; what follows moves up and its keys are turned back by as much.
+    pub fn shift(&mut self, keep: usize, drop: usize) {
+        let from = (keep + drop).min(self.cached);
+        let (c, to) = (&self.config, keep.min(from));
+        let p = shift::Params { from: from..self.cached, to, kv_heads: c.kv_heads, head_dim: c.head_dim, rope: self.rope.clone() };
+        self.backend.shift(&p);
+        self.cached -= from - to;
+    }
+
+    /// Runs tokens through the model behind what is cached, caches them, and answers what is wanted of their logits.
+    pub async fn forward(&mut self, ids: &[u32], want: Option<&Want<'_>>) -> Result<Output> {
+        let (c, b, n) = (&self.config, self.buffers, ids.len());
+        if n == 0 {
+            bail!(EmptyPrompt, "there is no token to run");
+        }
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= c.vocab) {
+            bail!(BadToken, "token {id} is not in the vocabulary of {}", c.vocab);
+        }
+        if self.cached + n > self.context {
+            bail!(PromptTooLong, "{} tokens are in the context of {} already; {n} more do not fit", self.cached, self.context);
+        }
+        let (backend, start) = (&mut self.backend, self.cached);
+        let rope = rope_append::Params { start, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, rope: self.rope.clone() };
+        let scale = 1.0 / (c.head_dim as f32).sqrt();
+        let look = attend::Params { start, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, scale, window: None };
+        let project = norm_linear::Params { eps: c.eps, activation: None };
+        let gated = norm_linear::Params { eps: c.eps, activation: Some(Activation::Silu) };
+
+        backend.begin(n)?;
+        backend.embed(self.weights.embedding, Ids::Host(ids), b.x[0], &embed::Params { scale: 1.0 }); // x: [n, dim]
+        let mut x = Stream { at: 0, slots: b.x, pending: None };
+        for (i, w) in self.weights.layers.iter().enumerate() {
+            // x += attention(norm(x))
+            backend.norm_linear(x.take(), w.attn_norm, &[(w.q, b.q), (w.k, b.k), (w.v, b.v)], &project); // q: [n, heads, head_dim]; k, v: [n, kv_heads, head_dim]
+            backend.rope_append(i, b.q, b.k, b.v, &rope);
+            backend.attend(i, b.q, b.heads, &look); // [n, heads, head_dim]
+            backend.linear(b.heads, w.attn_output, b.pending); // [n, dim]
+            x.pending = Some(b.pending);
+            // x += down(silu(gate(norm(x))) * up(norm(x)))
+            backend.norm_linear(x.take(), w.ffn_norm, &[(w.gate, b.gate), (w.up, b.up)], &gated); // gate: [n, ffn]
+            backend.linear(b.gate, w.down, b.pending); // [n, dim]
+            x.pending = Some(b.pending);
+        }
+        if let Some(want) = want {
+            backend.sample(x.take(), self.weights.output_norm, self.weights.output, c.eps, want); // logits: [rows wanted, vocab], in blocks
+        }
+        let output = backend.read().await?;
+        self.cached += n;
+        self.passes += 1;
+        Ok(output)
+    }
+}
+
+/// The residual stream between two ops: which of the two buffers holds it, and what is pending.
+struct Stream {
+    at: usize,
+    slots: [Slot; 2],
+    pending: Option<Slot>,
+}
+
+impl Stream {
+    /// Hands the stream to an op, which settles what is pending into the other buffer.
+    fn take(&mut self) -> Residual {
+        let (x, sum) = (self.slots[self.at], self.slots[1 - self.at]);
+        let pending = self.pending.take().map(|slot| (slot, None));
+        if pending.is_some() {
+            self.at = 1 - self.at;
+        }
+        Residual { x, pending, sum }
+    }
+}

@@ -1,0 +1,76 @@
+//! `rope_append`: rotate queries and keys by their positions, and append keys and values to the cache, as f16.
+//!
+//! Rotary position embedding (Su et al. 2021, <https://arxiv.org/abs/2104.09864>): the pair i of a head is turned by
+//! position * base^(-2 i / rope_dim) / factor_i.
+
+use half::f16;
+
+/// Which two values of a head are a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// 2 i and 2 i + 1: what GGUF files of the llama architecture are permuted for.
+    Neighbours,
+}
+
+/// The plain numbers of a `rope_append`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// The position of the first token.
+    pub start: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Values in a head.
+    pub head_dim: usize,
+    /// How the rotation is laid out.
+    pub rope: Rope,
+}
+
+/// How fast each pair turns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// How many values of each head are rotated, from the first; even.
+    pub dim: usize,
+    /// The base of the frequencies.
+    pub base: f32,
+    /// What positions are divided by (linear scaling); 1 is none.
+    pub scale: f32,
+    /// What each frequency is divided by, [dim / 2], or empty (Llama 3's `rope_freqs.weight`).
+    pub factors: Vec<f32>,
+    /// Which values are a pair.
+    pub pairs: Pairs,
+}
+
+impl Rope {
+    /// Cosine and sine of pair `i` at a position, computed in f64.
+    pub fn turn(&self, position: usize, i: usize) -> (f32, f32) {
+        let factor = f64::from(self.factors.get(i).copied().unwrap_or(1.0)) * f64::from(self.scale);
+        let angle = position as f64 * f64::from(self.base).powf(-2.0 * i as f64 / self.dim as f64) / factor;
+        (angle.cos() as f32, angle.sin() as f32)
+    }
+}
+
+/// f16 without infinities: what does not fit becomes the largest that does, so that no later sum is poisoned.
+pub fn to_f16(x: f32) -> u16 {
+    f16::from_f32(x.clamp(-65_504.0, 65_504.0)).to_bits()
+}
+
+/// `q`: [tokens, heads, head_dim] and `k`: [tokens, kv_heads, head_dim] are rotated; `v`: like k. Keys and values go to positions
+/// `start`.. of `keys` and `values`: [positions, kv_heads, head_dim] f16.
+pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], keys: &mut [u16], values: &mut [u16], p: &Params) {
+    let rotate = |x: &mut [f32], heads: usize| {
+        for (t, head) in x.chunks_exact_mut(p.head_dim).enumerate() {
+            for i in 0..p.rope.dim / 2 {
+                let (cos, sin) = p.rope.turn(p.start + t / heads, i);
+                let (a, b) = (head[2 * i], head[2 * i + 1]);
+                (head[2 * i], head[2 * i + 1]) = (a * cos - b * sin, a * sin + b * cos);
+            }
+        }
+    };
+    rotate(q, p.heads);
+    rotate(k, p.kv_heads);
+    let at = p.start * p.kv_heads * p.head_dim;
+    keys[at..].iter_mut().zip(k.iter()).for_each(|(to, &x)| *to = to_f16(x));
+    values[at..].iter_mut().zip(v).for_each(|(to, &x)| *to = to_f16(x));
+}

@@ -1,0 +1,37 @@
+//! `shift`: move cached positions towards the start and turn their keys back by as much (keys are cached rotated).
+//!
+//! A rotation by -n after one by p is one by p - n, up to the f16 the keys are stored in.
+
+use super::rope_append::{Rope, to_f16};
+use half::f16;
+use std::ops::Range;
+
+/// The plain numbers of a `shift`: positions `from` move to begin at `to`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// The positions that stay.
+    pub from: Range<usize>,
+    /// Where the first of them goes; at most `from.start`.
+    pub to: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Values in a head.
+    pub head_dim: usize,
+    /// How keys are rotated.
+    pub rope: Rope,
+}
+
+/// `keys`, `values`: [positions, kv_heads, head_dim] f16.
+pub fn reference(keys: &mut [u16], values: &mut [u16], p: &Params) {
+    let row = p.kv_heads * p.head_dim;
+    values.copy_within(p.from.start * row..p.from.end * row, p.to * row);
+    keys.copy_within(p.from.start * row..p.from.end * row, p.to * row);
+    let back = p.from.start - p.to;
+    for head in keys[p.to * row..][..p.from.len() * row].chunks_exact_mut(p.head_dim) {
+        for i in 0..p.rope.dim / 2 {
+            let (cos, sin) = p.rope.turn(back, i);
+            let [a, b] = [head[2 * i], head[2 * i + 1]].map(|h| f16::from_bits(h).to_f32());
+            (head[2 * i], head[2 * i + 1]) = (to_f16(a * cos + b * sin), to_f16(b * cos - a * sin));
+        }
+    }
+}
