@@ -89,6 +89,11 @@ impl Cpu {
         }
     }
 
+    /// What a buffer holds, [tokens, width], for tests of single operations.
+    pub fn slot_mut(&mut self, slot: Slot) -> &mut [f32] {
+        &mut self.slots[slot.0].data
+    }
+
     fn matrix(&self, t: Tensor) -> &Packed {
         match &self.weights[t.0] {
             Weight::Matrix(packed) => packed,
