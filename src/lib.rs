@@ -2,6 +2,9 @@
 
 pub mod error;
 pub mod gguf;
+pub mod ops;
 pub mod quant;
+pub mod sampler;
+pub mod session;
 
 pub use error::{Code, Error, Result};
