@@ -6,5 +6,7 @@ pub mod gguf;
 pub mod model;
 pub mod ops;
 pub mod quant;
+pub mod sampler;
+pub mod session;
 
 pub use error::{Code, Error, Result};

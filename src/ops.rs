@@ -3,8 +3,10 @@
 
 pub mod attend;
 pub mod embed;
+pub mod exp;
 pub mod linear;
 pub mod norm_linear;
+pub mod philox;
 pub mod pick;
 pub mod rope_append;
 pub mod sample;
