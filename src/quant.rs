@@ -1,4 +1,15 @@
 //! Block formats of GGUF tensors and their scalar meaning: the oracle of every kernel.
+//!
+//! - [`Format::dequantize`]: what the bytes of each format mean as `f32` (layouts and formulas in `quant/dequantize.rs`).
+//! - [`quantize_q8`]: how an activation becomes 8-bit integers before an integer dot product.
+
+mod activation;
+mod dequantize;
+#[doc(hidden)]
+pub mod testing;
+
+pub use activation::{ACTIVATION_BLOCK, quantize_q8};
+pub use dequantize::k_scale_min;
 
 /// How the numbers of a tensor are stored.
 #[allow(non_camel_case_types, missing_docs)]
@@ -69,6 +80,24 @@ impl Format {
         }
     }
 
+    /// Its `ggml_type` number, the inverse of [`Format::from_ggml`].
+    pub const fn ggml_type(self) -> u32 {
+        use Format::*;
+        match self {
+            F32 => 0,
+            F16 => 1,
+            Q4_0 => 2,
+            Q4_1 => 3,
+            Q5_0 => 6,
+            Q5_1 => 7,
+            Q8_0 => 8,
+            Q4_K => 12,
+            Q5_K => 13,
+            Q6_K => 14,
+            BF16 => 30,
+        }
+    }
+
     /// The format of a `ggml_type` number, if it is supported.
     pub const fn from_ggml(id: u32) -> Option<Self> {
         use Format::*;
@@ -135,3 +164,6 @@ pub fn ggml_type_name(id: u32) -> String {
     ];
     NAMES.get(id as usize).map_or_else(|| format!("number {id} (unknown)"), |name| (*name).to_owned())
 }
+
+#[cfg(test)]
+mod tests;
