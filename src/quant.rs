@@ -1,10 +1,15 @@
 //! Block formats of GGUF tensors and their scalar meaning: the oracle of every kernel.
 //!
-//! Layouts: ggml's `ggml-common.h`. All multi-byte numbers are little-endian.
+//! - [`Format::dequantize`]: what the bytes of each format mean as `f32` (layouts and formulas in `quant/dequantize.rs`).
+//! - [`quantize_q8`]: how an activation becomes 8-bit integers before an integer dot product.
 
-use half::{bf16, f16};
+mod activation;
+mod dequantize;
+#[doc(hidden)]
+pub mod testing;
 
-use crate::error::{Result, bail};
+pub use activation::{ACTIVATION_BLOCK, quantize_q8};
+pub use dequantize::k_scale_min;
 
 /// How the numbers of a tensor are stored.
 #[allow(non_camel_case_types, missing_docs)]
@@ -75,56 +80,21 @@ impl Format {
         }
     }
 
-    /// The numbers of whole blocks. `bytes`: the blocks as in the file; `out`: as many numbers as they hold.
-    ///
-    /// Errors: `Internal`, if the lengths don't belong together.
-    pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) -> Result<()> {
-        let blocks = out.len() / self.block_len();
-        if blocks * self.block_len() != out.len() || blocks * self.block_bytes() != bytes.len() {
-            bail!(Internal, "{} bytes are not {} numbers of {}", bytes.len(), out.len(), self.name());
-        }
-        for (block, out) in bytes.chunks_exact(self.block_bytes()).zip(out.chunks_exact_mut(self.block_len())) {
-            self.dequantize_block(block, out);
-        }
-        Ok(())
-    }
-
-    fn dequantize_block(self, b: &[u8], out: &mut [f32]) {
+    /// Its `ggml_type` number, the inverse of [`Format::from_ggml`].
+    pub const fn ggml_type(self) -> u32 {
         use Format::*;
-        let f16_at = |at: usize| f16::from_le_bytes([b[at], b[at + 1]]).to_f32();
         match self {
-            F32 => out[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
-            F16 => out[0] = f16_at(0),
-            BF16 => out[0] = bf16::from_le_bytes([b[0], b[1]]).to_f32(),
-            // d: f16, then 32 nibbles; w = d (q - 8). The low nibbles are weights 0 to 15.
-            Q4_0 => each(out, |k| f16_at(0) * (f32::from(nibble(&b[2..], k)) - 8.0)),
-            // d, m: f16, then 32 nibbles; w = d q + m
-            Q4_1 => each(out, |k| f16_at(0) * f32::from(nibble(&b[4..], k)) + f16_at(2)),
-            // d: f16, 32 fifth bits, 32 nibbles; w = d (q - 16)
-            Q5_0 => each(out, |k| f16_at(0) * (f32::from(nibble(&b[6..], k) | bit(&b[2..], k) << 4) - 16.0)),
-            // d, m: f16, 32 fifth bits, 32 nibbles; w = d q + m
-            Q5_1 => each(out, |k| f16_at(0) * f32::from(nibble(&b[8..], k) | bit(&b[4..], k) << 4) + f16_at(2)),
-            // d: f16, then 32 int8; w = d q
-            Q8_0 => each(out, |k| f16_at(0) * f32::from(b[2 + k] as i8)),
-            // d, dmin: f16, 12 bytes of eight 6-bit scales and minima, 256 nibbles; w = d scale q - dmin min, a scale for each 32
-            Q4_K => each(out, |k| {
-                let (scale, min) = k_scale(&b[4..16], k / 32);
-                f16_at(0) * f32::from(scale) * f32::from(k_nibble(&b[16..], k)) - f16_at(2) * f32::from(min)
-            }),
-            // the same with 256 fifth bits before the nibbles: bit j of byte i is weight 32 j + i
-            Q5_K => each(out, |k| {
-                let (scale, min) = k_scale(&b[4..16], k / 32);
-                let q = k_nibble(&b[48..], k) | (b[16 + k % 32] >> (k / 32) & 1) << 4;
-                f16_at(0) * f32::from(scale) * f32::from(q) - f16_at(2) * f32::from(min)
-            }),
-            // 256 low nibbles, 256 pairs of high bits, sixteen int8 scales, d: f16; w = d scale (q - 32), a scale for each 16
-            Q6_K => each(out, |k| {
-                let (half, quarter, i) = (k / 128, k % 128 / 32, k % 32);
-                let low = b[64 * half + 32 * (quarter % 2) + i];
-                let low = if quarter < 2 { low & 15 } else { low >> 4 };
-                let high = b[128 + 32 * half + i] >> (2 * quarter) & 3;
-                f16_at(208) * f32::from(b[192 + k / 16] as i8) * (f32::from(low | high << 4) - 32.0)
-            }),
+            F32 => 0,
+            F16 => 1,
+            Q4_0 => 2,
+            Q4_1 => 3,
+            Q5_0 => 6,
+            Q5_1 => 7,
+            Q8_0 => 8,
+            Q4_K => 12,
+            Q5_K => 13,
+            Q6_K => 14,
+            BF16 => 30,
         }
     }
 
@@ -195,35 +165,5 @@ pub fn ggml_type_name(id: u32) -> String {
     NAMES.get(id as usize).map_or_else(|| format!("number {id} (unknown)"), |name| (*name).to_owned())
 }
 
-fn each(out: &mut [f32], w: impl Fn(usize) -> f32) {
-    out.iter_mut().enumerate().for_each(|(k, x)| *x = w(k));
-}
-
-/// Weight `k` of 32 nibbles in 16 bytes: the low nibbles first.
-pub(crate) fn nibble(q: &[u8], k: usize) -> u8 {
-    if k < 16 { q[k] & 15 } else { q[k - 16] >> 4 }
-}
-
-/// Bit `k`.
-pub(crate) fn bit(bits: &[u8], k: usize) -> u8 {
-    bits[k / 8] >> (k % 8) & 1
-}
-
-/// Weight `k` of the 256 nibbles of a K block: sub-blocks 2 i and 2 i + 1 are the low and high nibbles of 32 bytes.
-pub(crate) fn k_nibble(q: &[u8], k: usize) -> u8 {
-    let byte = q[k / 64 * 32 + k % 32];
-    if k / 32 % 2 == 0 { byte & 15 } else { byte >> 4 }
-}
-
-/// The 6-bit scale and minimum of sub-block `j` of a Q4_K or Q5_K block, out of their 12 packed bytes.
-pub(crate) fn k_scale(s: &[u8], j: usize) -> (u8, u8) {
-    if j < 4 { (s[j] & 63, s[j + 4] & 63) } else { (s[j + 4] & 15 | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4) }
-}
-
-/// A block of activations as int8: scale = max|x| / 127, q = x / scale to the nearest, halves to even. All zeros have scale 0; a NaN
-/// becomes 0, and with an infinity the scale is infinite and every q is 0.
-pub fn quantize_q8(x: &[f32; 32]) -> (f32, [i8; 32]) {
-    let scale = x.iter().fold(0.0f32, |max, v| max.max(v.abs())) / 127.0;
-    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-    (scale, x.map(|v| (v * inverse).round_ties_even() as i8))
-}
+#[cfg(test)]
+mod tests;
