@@ -233,7 +233,7 @@ impl Data {
                 Some(handle) => backend.upload(*handle, self.row..self.row + rows, strip)?,
                 None => {
                     self.rope_factors = vec![0.0; tensor.cols()];
-                    tensor.format.dequantize(strip, &mut self.rope_factors)?;
+                    tensor.format.dequantize(strip, &mut self.rope_factors);
                     if self.rope_factors.iter().any(|f| !f.is_finite() || *f <= 0.0) {
                         return Err(error!(Malformed, "tensor {:?} holds a factor that is not above 0", tensor.name));
                     }

@@ -1,5 +1,4 @@
-//! A generation: prefill, decode, sample, emit, and what steers it.
-
+//! A generation.
 pub mod metrics;
 pub mod options;
 pub mod stop;

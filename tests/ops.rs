@@ -7,12 +7,16 @@ mod common;
 
 use common::Random;
 use common::blocks::random_rows;
-use rillm::backend::cpu::Cpu;
-use rillm::backend::cpu::simd::Variant;
+use rillm::backend::cpu::{Cpu, Variant};
 use rillm::backend::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, TensorSpec, Want};
 use rillm::ops::rope_append::{Pairs, Rope};
 use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append, shift};
 use rillm::quant::Format;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test;
+
+#[cfg(target_arch = "wasm32")]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
 /// A backend under test.
 struct Bench {
@@ -74,7 +78,8 @@ fn floats(format: Format) -> bool {
     matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn linear_equals_its_reference_for_every_format_and_awkward_sizes() {
     let mut random = Random::new(1);
     for format in Format::ALL {
@@ -110,7 +115,8 @@ fn linear_equals_its_reference_for_every_format_and_awkward_sizes() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn a_token_gets_the_same_bits_alone_and_among_others() {
     let mut random = Random::new(2);
     for format in Format::ALL {
@@ -132,7 +138,8 @@ fn a_token_gets_the_same_bits_alone_and_among_others() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn embed_gives_the_dequantized_rows() {
     let mut random = Random::new(3);
     for format in Format::ALL {
@@ -155,7 +162,8 @@ fn embed_gives_the_dequantized_rows() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn norm_linear_equals_its_reference_with_and_without_pending_and_activation() {
     let mut random = Random::new(4);
     for (dim, ffn, tokens) in [(32, 64, 1), (96, 32, 5), (576, 160, 3)] {
@@ -197,7 +205,8 @@ fn norm_linear_equals_its_reference_with_and_without_pending_and_activation() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn a_norm_is_right_for_a_row_with_one_value_of_60000() {
     let dim = 64;
     let mut x = vec![0.01; dim];
@@ -221,7 +230,8 @@ fn rope(dim: usize, random: &mut Random) -> Rope {
     Rope { dim, base: 10_000.0, scale: if random.below(2) == 0 { 1.0 } else { 4.0 }, factors, pairs: Pairs::Neighbours }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn rope_append_attend_and_shift_equal_their_references() {
     let mut random = Random::new(6);
     for (heads, kv_heads, head_dim, rope_dim) in [(9, 3, 64, 64), (4, 4, 20, 12), (6, 1, 8, 8), (2, 2, 128, 64)] {
@@ -280,7 +290,8 @@ fn rope_append_attend_and_shift_equal_their_references() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn a_query_gets_the_same_bits_in_any_chunk() {
     let mut random = Random::new(7);
     let (heads, kv_heads, head_dim, n) = (4, 2, 24, 600);
@@ -308,7 +319,8 @@ fn a_query_gets_the_same_bits_in_any_chunk() {
     }
 }
 
-#[test]
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
 fn picks_equal_the_reference_over_the_logits() {
     let mut random = Random::new(8);
     let (vocab, dim) = (9001, 64);

@@ -5,7 +5,7 @@ pub const ACTIVATION_BLOCK: usize = 32;
 
 /// A block whose largest magnitude is below 2^-119 counts as all zero: from there on the scale and its inverse are both normal numbers,
 /// so that no device's flushing of subnormals, and no 1/0, can make kernels differ.
-const SMALLEST: f32 = f32::from_bits((127 - 119) << 23);
+pub(crate) const SMALLEST: f32 = f32::from_bits((127 - 119) << 23);
 
 /// The block `x` as (scale, integers): `x[i]` is about `scale * q[i]` with `-127 <= q[i] <= 127`.
 ///

@@ -116,6 +116,7 @@ pub struct Generation {
     text: String,
     tokens: Vec<u32>,
     logprobs: Vec<f32>,
+    seed: u32,
     started: bool,
     aborted: bool,
     finished: bool,
@@ -146,6 +147,7 @@ impl Generation {
             text: String::new(),
             tokens: Vec::new(),
             logprobs: Vec::new(),
+            seed,
             started: false,
             aborted: false,
             finished: false,
@@ -198,26 +200,26 @@ impl Generation {
         let take = ahead.len().min(self.options.chunk_size as usize).min(predict.bite());
         let last = held + take == all;
         let output = if last {
-            let recent = self.recent();
+            let sequence: Vec<u32> = self.prompt.iter().chain(&self.tokens).copied().collect();
+            let recent = self.sampler.window(&sequence);
             let params = self.sampler.params(all as u32);
             let rows = [take - 1];
-            let want = if self.sampler.is_plain_greedy() {
+            let want = if self.sampler.is_argmax() {
                 Want::Picks { rows: &rows, targets: &[] }
             } else {
-                Want::Sample { params: &params, recent: &recent }
+                Want::Sample { params: &params, recent }
             };
             predict.run(&ahead[..take], Some(&want)).await?
         } else {
             predict.run(&ahead[..take], None).await?
         };
         let now = self.now();
+        self.recorder.forward();
         if held < self.prompt.len() {
             self.recorder.prefilled(take as u32, now);
-        } else {
-            self.recorder.pass();
         }
         if !last {
-            return Ok(Step::Prefill { done: (held + take) as u32, total: self.prompt.len() as u32, metrics: self.recorder.snapshot(now) });
+            return Ok(Step::Prefill { done: (held + take) as u32, total: self.prompt.len() as u32, metrics: self.recorder.snapshot() });
         }
         let Some(pick) = output.picks.first() else {
             bail!(Internal, "the model's logits hold no finite number: the file is damaged, or its numbers overflow here");
@@ -245,8 +247,9 @@ impl Generation {
         self.tokens.push(id);
         self.logprobs.push(pick.logprob);
         let text_of = |id| tokenizer.text(id).unwrap_or_default().to_owned();
-        if self.stop_ids.contains(id) {
-            return self.finish(FinishReason::Stop, Some(StopDetail { kind: "string", matched: text_of(id) }), String::new(), Some(pick));
+        if let Some(stop) = self.stop_ids.get(id) {
+            let detail = StopDetail { kind: "string", matched: stop.to_owned() };
+            return self.finish(FinishReason::Stop, Some(detail), String::new(), Some(pick));
         }
         if tokenizer.is_end(id) && !self.options.ignore_eos {
             return self.finish(FinishReason::Stop, Some(StopDetail { kind: "eos", matched: text_of(id) }), String::new(), Some(pick));
@@ -266,7 +269,7 @@ impl Generation {
             return self.finish(FinishReason::Length, Some(detail), piece, Some(pick));
         }
         self.text.push_str(&piece);
-        Step::Token { text: piece, tokens: vec![id], logprobs: self.options.logprobs.then(|| vec![pick.logprob]), metrics: self.recorder.snapshot(now) }
+        Step::Token { text: piece, tokens: vec![id], logprobs: self.options.logprobs.then(|| vec![pick.logprob]), metrics: self.recorder.snapshot() }
     }
 
     /// Ends the answer with a last piece of text, and what was held back if it was not a stop string after all.
@@ -278,7 +281,7 @@ impl Generation {
         }
         piece.push_str(&self.detok.finish());
         self.text.push_str(&piece);
-        let metrics = self.recorder.snapshot(self.now());
+        let metrics = self.recorder.snapshot();
         let logprobs = self.options.logprobs;
         let result = Answer {
             text: std::mem::take(&mut self.text),
@@ -288,7 +291,7 @@ impl Generation {
             stop_detail: detail,
             usage: self.usage,
             metrics,
-            seed: self.sampler.seed(),
+            seed: self.seed,
             warnings: self.options.warnings(),
         };
         Step::Done {
@@ -297,13 +300,6 @@ impl Generation {
             logprobs: logprobs.then(|| pick.iter().map(|p| p.logprob).collect()),
             result: Box::new(result),
         }
-    }
-
-    /// The ids that the repetition penalty looks at: the last `repetitionWindow` of prompt and answer.
-    fn recent(&self) -> Vec<u32> {
-        let window = self.options.repetition_window as usize;
-        let all = self.prompt.len() + self.tokens.len();
-        self.prompt.iter().chain(&self.tokens).skip(all.saturating_sub(window)).copied().collect()
     }
 
     fn now(&self) -> f64 {

@@ -257,8 +257,7 @@ impl Affine {
 
 /// The blocks of a row of a 4- or 5-bit format, each as 32 weights w = d q + m.
 fn blocks32<'a>(format: Format, blocks: std::slice::ChunksExact<'a, u8>) -> Box<dyn Iterator<Item = Affine> + 'a> {
-    let pair = quant::nibble;
-    let fifth = |h: &[u8], k: usize| quant::bit(h, k) << 4;
+    let (pair, fifth) = (quant::nibble_32, quant::fifth_bit_32);
     let times = |d: f16, by: f32| f16::from_f32(d.to_f32() * by);
     match format {
         Format::Q4_0 => {
@@ -273,10 +272,10 @@ fn blocks32<'a>(format: Format, blocks: std::slice::ChunksExact<'a, u8>) -> Box<
         }
         Format::Q4_K | Format::Q5_K => Box::new(blocks.flat_map(move |b| {
             (0..8).map(move |j| {
-                let (scale, min) = quant::k_scale(&b[4..16], j);
+                let (scale, min) = quant::k_scale_min(b[4..16].as_array().unwrap_or(&[0; 12]), j);
                 let q = std::array::from_fn(|k| match format {
-                    Format::Q4_K => quant::k_nibble(&b[16..], 32 * j + k),
-                    _ => quant::k_nibble(&b[48..], 32 * j + k) | (b[16 + k] >> j & 1) << 4,
+                    Format::Q4_K => quant::nibble_256(&b[16..], 32 * j + k),
+                    _ => quant::nibble_256(&b[48..], 32 * j + k) | (b[16 + k] >> j & 1) << 4,
                 });
                 Affine::new(times(f16_at(b, 0), f32::from(scale)), times(f16_at(b, 2), -f32::from(min)), q)
             })

@@ -1,6 +1,7 @@
 //! The row-wise work between the products: sums, norms, activations, quantization, exp.
 
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
+use crate::quant::SMALLEST;
 
 /// exp for arguments up to 88, eight at a time; below -87 the result is exp(-87).
 ///
@@ -111,19 +112,21 @@ impl Kernel for SiluMul<'_> {
     }
 }
 
-/// Activations to int8, a block of 32 at a time: scale = max|x| / 127, q = x / scale to the nearest, halves to even.
+/// Activations to int8, a block of 32 at a time, as `quant::quantize_q8` says.
 #[inline(always)]
 pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock<I::Q>> {
     let (blocks, _) = x.as_chunks::<BLOCK>();
     let mut out = Vec::with_capacity(blocks.len());
     for x in blocks {
         let (x, _) = x.as_chunks::<8>();
-        let mut max = isa.splat(0.0);
+        let (mut max, mut poison) = (isa.splat(0.0), isa.splat(0.0)); // poison: NaN as soon as there is a NaN or an infinity
         for v in x {
-            max = isa.max(isa.abs(isa.load(v)), max);
+            let v = isa.load(v);
+            max = isa.max(isa.abs(v), max);
+            poison = isa.add(poison, isa.mul(v, isa.splat(0.0)));
         }
-        let scale = isa.max_lane(max) / 127.0;
-        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        let max = isa.max_lane(max) + isa.sum(poison);
+        let (scale, inverse) = if max.is_nan() || max >= SMALLEST { (max / 127.0, 127.0 / max) } else { (0.0, 0.0) };
         let mut rounded = [[0.0; 8]; 4];
         for (v, to) in x.iter().zip(&mut rounded) {
             isa.store(isa.round(isa.mul(isa.load(v), isa.splat(inverse))), to);
@@ -131,7 +134,7 @@ pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock<I::Q>> {
         let mut block = QBlock { q: [I::Q::default(); BLOCK], scale, sum: 0.0 };
         let mut sum = 0;
         for (q, &x) in block.q.iter_mut().zip(rounded.as_flattened()) {
-            let int = x as i8; // |x| <= 127
+            let int = x as i8; // |x| <= 127; NaN is 0
             sum += i32::from(int);
             *q = I::widen(int);
         }

@@ -125,11 +125,11 @@ impl Isa for Simd128 {
     }
     #[inline(always)]
     fn abs(self, a: [v128; 2]) -> [v128; 2] {
-        a.map(f32x4_abs)
+        [f32x4_abs(a[0]), f32x4_abs(a[1])]
     }
     #[inline(always)]
     fn round(self, a: [v128; 2]) -> [v128; 2] {
-        a.map(f32x4_nearest)
+        [f32x4_nearest(a[0]), f32x4_nearest(a[1])]
     }
     #[inline(always)]
     fn pow2(self, n: [v128; 2]) -> [v128; 2] {
