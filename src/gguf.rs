@@ -214,7 +214,7 @@ fn tensor_bytes(name: &str, format: Format, dims: &[u64]) -> Result<u64> {
         bail!(BadShape, "tensor {name:?} has a dimension of 0: {dims:?}");
     }
     let block = format.block_len() as u64;
-    if dims[0] % block != 0 {
+    if !dims[0].is_multiple_of(block) {
         bail!(BadShape, "tensor {name:?} has rows of {}, not a multiple of the {block} weights of a {} block", dims[0], format.name());
     }
     let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= 1 << 40);

@@ -110,13 +110,13 @@ impl Generation {
     #[allow(clippy::await_holding_refcell_ref)] // held on purpose: whoever comes in between is told that the engine is busy
     pub async fn step(&self) -> std::result::Result<JsStep, Thrown> {
         let mut engine = lock(&self.engine)?;
-        let Ok(mut core) = self.core.try_borrow_mut() else { bail_thrown()? };
+        let mut core = self.core.try_borrow_mut().map_err(|_| running())?;
         convert::to_js(&engine.step(&mut core).await?)
     }
 
     /// Ends the answer: the next step gives what there is.
     pub fn abort(&self) -> std::result::Result<(), Thrown> {
-        let Ok(mut core) = self.core.try_borrow_mut() else { bail_thrown()? };
+        let mut core = self.core.try_borrow_mut().map_err(|_| running())?;
         core.abort();
         Ok(())
     }
@@ -124,14 +124,14 @@ impl Generation {
     /// Test hook: these ids are "sampled" instead of the model's, and no model runs.
     pub fn script(&self, ids: Vec<u32>) -> std::result::Result<(), Thrown> {
         let context = lock(&self.engine)?.info().context_length;
-        let Ok(mut core) = self.core.try_borrow_mut() else { bail_thrown()? };
+        let mut core = self.core.try_borrow_mut().map_err(|_| running())?;
         core.script(ids, context);
         Ok(())
     }
 }
 
-fn bail_thrown() -> std::result::Result<std::convert::Infallible, Thrown> {
-    Err(crate::error::error!(Busy, "a step of this generation is running; wait for it").into())
+fn running() -> crate::Error {
+    crate::error::error!(Busy, "a step of this is running; wait for it")
 }
 
 /// A score in the making.
@@ -147,7 +147,7 @@ impl Scoring {
     #[allow(clippy::await_holding_refcell_ref)]
     pub async fn step(&self) -> std::result::Result<JsScore, Thrown> {
         let mut engine = lock(&self.engine)?;
-        let Ok(mut core) = self.core.try_borrow_mut() else { bail_thrown()? };
+        let mut core = self.core.try_borrow_mut().map_err(|_| running())?;
         let done = engine.score_step(&mut core).await?;
         convert::score(&core, done)
     }

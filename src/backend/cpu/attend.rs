@@ -113,7 +113,7 @@ fn one_tile<I: Isa>(
     }
     // exp never gives zero: what is not visible is cleared
     scores[low / 8][..low % 8].fill(0.0);
-    if high % 8 != 0 {
+    if !high.is_multiple_of(8) {
         scores[high / 8][high % 8..].fill(0.0);
     }
     for eight in &scores[low / 8..high.div_ceil(8)] {

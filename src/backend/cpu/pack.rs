@@ -88,7 +88,7 @@ macro_rules! with_groups {
 
 fn zeroed<T: Default + Clone>(n: usize, name: &str) -> Result<Vec<T>> {
     let mut v = Vec::new();
-    v.try_reserve_exact(n).map_err(|_| error!(OutOfMemory, "tensor {name:?} needs {} MiB, which is not to be had", n * size_of::<T>() >> 20))?;
+    v.try_reserve_exact(n).map_err(|_| error!(OutOfMemory, "tensor {name:?} needs {} MiB, which is not to be had", (n * size_of::<T>()) >> 20))?;
     v.resize(n, T::default());
     Ok(v)
 }
