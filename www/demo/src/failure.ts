@@ -1,0 +1,37 @@
+// What went wrong, by name and sentence, and the way out.
+
+import { RillmError } from "rillm";
+
+export interface Failure {
+  code: string;
+  message: string;
+  hint: string;
+}
+
+const HINTS: Record<string, string> = {
+  network: "Check the address and the connection, or download the file and choose it from this device.",
+  "not-gguf": "Choose a file that ends in .gguf. On a model site, use the address of the download, not of its page.",
+  truncated: "The file is incomplete. Download it again.",
+  malformed: "The file is damaged. Download it again.",
+  "unsupported-type": "Choose another quantization of the model, such as Q4_0, Q4_1, Q4_K_M or Q8_0.",
+  "unsupported-architecture": "Choose a model of the Llama or Gemma 3 family.",
+  "out-of-memory": "Close other tabs, or choose a smaller model.",
+  "no-chat-template": "This is a base model that cannot chat. Choose an instruction-tuned one, often called Instruct or it.",
+  "prompt-too-long": "Shorten your message, or begin a new chat.",
+  crashed: "Load the model again. If it happens again, choose a smaller model.",
+  "no-wasm": "Try a current Chrome, Edge, Firefox or Safari.",
+};
+
+/** Any thrown value as something to show. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof RillmError) {
+    return { code: error.code, message: sentence(error.message), hint: HINTS[error.code] ?? "You can go on, or choose another model." };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: "unexpected", message: sentence(message), hint: "Reload the page and try again." };
+}
+
+function sentence(text: string): string {
+  const full = /[.!?]$/.test(text) ? text : `${text}.`;
+  return /^https?:/.test(full) ? full : full.charAt(0).toUpperCase() + full.slice(1);
+}

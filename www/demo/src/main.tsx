@@ -1,0 +1,10 @@
+import { render } from "preact";
+import { App } from "./app.js";
+import { start } from "./model.js";
+import "./style.css";
+
+const root = document.getElementById("app");
+if (root !== null) {
+  render(<App />, root);
+  start();
+}

@@ -1,0 +1,84 @@
+// Which model there is, and getting one.
+
+import { signal } from "@preact/signals";
+import { load, type LoadProgress, type Model, type ModelInfo } from "rillm";
+import { failureOf, type Failure } from "./failure.js";
+import { newChat } from "./chat.js";
+
+/** The model served beside the page. */
+export const DEFAULT_MODEL = { url: "models/SmolLM2-135M-Instruct.Q4_1.gguf", name: "SmolLM2 135M Instruct", size: 98_362_432 };
+
+/** What to load. */
+export interface Choice {
+  source: string | File;
+  label: string;
+}
+
+export type Stage =
+  | { kind: "choose" }
+  | { kind: "loading"; label: string }
+  | { kind: "ready"; model: Model; label: string };
+
+export const stage = signal<Stage>({ kind: "choose" });
+/** Of the load; it moves too often to be part of the stage. */
+export const progress = signal<LoadProgress | null>(null);
+/** Of the model that is ready, as of the last answer. */
+export const info = signal<ModelInfo | null>(null);
+/** The error to show, if any. */
+export const failure = signal<Failure | null>(null);
+/** For screen readers: what just happened. */
+export const announcement = signal("");
+/** What the URL field holds. */
+export const urlField = signal("");
+
+let abort: AbortController | null = null;
+
+/** Loads a model; the one before is given up. */
+export async function loadModel({ source, label }: Choice): Promise<void> {
+  unload();
+  failure.value = null;
+  progress.value = null;
+  stage.value = { kind: "loading", label };
+  announcement.value = `Loading ${label}`;
+  const mine = (abort = new AbortController());
+  try {
+    const model = await load(source, { signal: mine.signal, onProgress: (p) => (progress.value = p) });
+    info.value = model.info;
+    stage.value = { kind: "ready", model, label: model.info.name || label };
+    announcement.value = `${label} is ready`;
+    const [warning] = model.warnings;
+    if (warning !== undefined) announcement.value = `${label} is ready. ${warning.message}`;
+  } catch (error) {
+    if (mine.signal.aborted) return; // who cancelled has set the stage
+    stage.value = { kind: "choose" };
+    failure.value = failureOf(error);
+  }
+}
+
+/** Gives up a load, or the model. */
+export function unload(): void {
+  abort?.abort();
+  abort = null;
+  newChat();
+  if (stage.value.kind === "ready") stage.value.model.dispose();
+  info.value = null;
+  stage.value = { kind: "choose" };
+}
+
+/** `?model=URL` fills the field in; with `&autoload=1` it is loaded, without `model` the default one. */
+export function start(): void {
+  const query = new URLSearchParams(location.search);
+  const url = query.get("model");
+  if (url !== null) urlField.value = url;
+  if (query.get("autoload") === "1") void loadModel(url === null ? defaultChoice() : urlChoice(url));
+}
+
+/** The model beside the page. */
+export function defaultChoice(): Choice {
+  return { source: DEFAULT_MODEL.url, label: DEFAULT_MODEL.name };
+}
+
+/** A model from anywhere. */
+export function urlChoice(url: string): Choice {
+  return { source: url, label: url.split(/[?#]/)[0]?.split("/").pop() || url };
+}

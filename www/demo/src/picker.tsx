@@ -1,0 +1,88 @@
+import { useSignal } from "@preact/signals";
+import { duration, megabytes } from "./format.js";
+import { DEFAULT_MODEL, defaultChoice, loadModel, progress, stage, unload, urlChoice, urlField } from "./model.js";
+
+/** Choosing a model, and waiting for it. */
+export function Picker() {
+  return stage.value.kind === "loading" ? <Loading label={stage.value.label} /> : <Choose />;
+}
+
+type Way = "default" | "url" | "file";
+
+function Choose() {
+  const way = useSignal<Way>(urlField.value === "" ? "default" : "url");
+  const file = useSignal<File | null>(null);
+  const complete = way.value === "default" || (way.value === "url" ? urlField.value.trim() !== "" : file.value !== null);
+
+  function submit(event: Event): void {
+    event.preventDefault();
+    if (way.value === "default") void loadModel(defaultChoice());
+    else if (way.value === "url" && complete) void loadModel(urlChoice(urlField.value.trim()));
+    else if (file.value !== null) void loadModel({ source: file.value, label: file.value.name });
+  }
+  const radio = (value: Way) => (
+    <input type="radio" name="way" value={value} id={`way-${value}`} data-testid={`model-${value}`} checked={way.value === value} onChange={() => (way.value = value)} />
+  );
+  return (
+    <form class="card picker" onSubmit={submit} data-testid="picker">
+      <fieldset>
+        <legend>Choose a model</legend>
+        <div class="choice">
+          {radio("default")}
+          <div>
+            <label for="way-default">{DEFAULT_MODEL.name}</label>
+            <p>{megabytes(DEFAULT_MODEL.size)}, kept in this browser after the first time. Small and quick; gets facts wrong now and then.</p>
+          </div>
+        </div>
+        <div class="choice">
+          {radio("url")}
+          <div>
+            <label for="way-url">From an address</label>
+            <input
+              type="text" inputMode="url" autocomplete="off" spellcheck={false} placeholder="https://…/model.gguf" aria-label="Address of a GGUF file" data-testid="model-url-field"
+              value={urlField} onFocus={() => (way.value = "url")} onInput={(event) => (urlField.value = event.currentTarget.value)}
+            />
+          </div>
+        </div>
+        <div class="choice">
+          {radio("file")}
+          <div>
+            <label for="way-file">From this device</label>
+            <input
+              type="file" accept=".gguf" aria-label="A GGUF file of this device" data-testid="model-file-field"
+              onChange={(event) => {
+                file.value = event.currentTarget.files?.[0] ?? null;
+                way.value = "file";
+              }}
+            />
+          </div>
+        </div>
+      </fieldset>
+      <button type="submit" class="primary" data-testid="load" disabled={!complete}>Load model</button>
+    </form>
+  );
+}
+
+const PHASES = { download: "Downloading", cache: "Reading from the browser's cache", read: "Reading" };
+
+function Loading({ label }: { label: string }) {
+  const { value: p } = progress;
+  const share = p?.total ? p.loaded / p.total : null;
+  const parts = [];
+  if (p !== null) {
+    parts.push(p.total === null ? megabytes(p.loaded) : `${megabytes(p.loaded)} of ${megabytes(p.total)}`);
+    if (p.bytesPerSecond !== null) parts.push(`${megabytes(p.bytesPerSecond)}/s`);
+    if (p.etaMs !== null && share !== 1) parts.push(`${duration(Math.max(1000, p.etaMs))} left`);
+  }
+  return (
+    <section class="card loading" aria-label="Loading">
+      <h2>{label}</h2>
+      <p class="phase">{p === null ? "Starting" : share === 1 ? "Getting ready" : PHASES[p.phase]}{share !== null && <span class="percent">{Math.floor(share * 100)} %</span>}</p>
+      <progress data-testid="progress" aria-label={`Loading ${label}`} max={1} {...(share === null ? {} : { value: share })} />
+      <div class="row">
+        <p class="numbers" data-testid="progress-text">{parts.join(" · ") || "…"}</p>
+        <button type="button" class="quiet" data-testid="cancel-load" onClick={unload}>Cancel</button>
+      </div>
+    </section>
+  );
+}

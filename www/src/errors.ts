@@ -1,0 +1,75 @@
+/** Codes of the engine; the same list as `Code` in `src/error.rs`, compared by a test. */
+export const ENGINE_CODES = [
+  "not-gguf",
+  "unsupported-version",
+  "truncated",
+  "malformed",
+  "unsupported-type",
+  "unsupported-architecture",
+  "unsupported-tokenizer",
+  "missing-key",
+  "bad-key",
+  "missing-tensor",
+  "bad-shape",
+  "no-chat-template",
+  "bad-template",
+  "bad-messages",
+  "unknown-option",
+  "bad-option",
+  "not-supported",
+  "prompt-too-long",
+  "empty-prompt",
+  "bad-token",
+  "busy",
+  "io",
+  "out-of-memory",
+  "internal",
+] as const;
+
+/** Codes of what lies between the page and the engine. */
+export const HOST_CODES = [
+  /** The file could not be fetched: the server's answer, no connection, or no permission (CORS). */
+  "network",
+  /** The worker's script could not be started. */
+  "no-worker",
+  /** WebAssembly could not be started. */
+  "no-wasm",
+  /** The worker ended by itself; every later call on this model fails alike. */
+  "crashed",
+  /** The model was disposed of. */
+  "disposed",
+] as const;
+
+/** What kind of failure it was. The strings are stable across versions. */
+export type ErrorCode = (typeof ENGINE_CODES)[number] | (typeof HOST_CODES)[number];
+
+/** Every refusal and failure of this package: a stable {@link code} for programs, a sentence for people. */
+export class RillmError extends Error {
+  /** The kind of failure. */
+  readonly code: ErrorCode;
+
+  /** An error of that kind. */
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "RillmError";
+    this.code = code;
+  }
+}
+
+/** An error as it crosses from the worker. */
+export interface PlainError {
+  code: ErrorCode;
+  message: string;
+}
+
+/** The error's code and message if it is a refusal of ours or of the engine's, else null: then it is a crash. */
+export function refusal(error: unknown): PlainError | null {
+  if (!(error instanceof Error)) return null;
+  const code = (error as { code?: unknown }).code;
+  return typeof code === "string" ? { code: code as ErrorCode, message: error.message } : null;
+}
+
+/** Any thrown value as a sentence. */
+export function describe(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

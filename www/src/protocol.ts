@@ -1,0 +1,75 @@
+// What the page and the worker say to each other, and the plain data that crosses into the engine.
+
+import type { PlainError } from "./errors.js";
+import type { WireSource } from "./source.js";
+import type {
+  ChatMessage, Chunk, GenerationOptions, GenerationResult, LoadProgress, Metrics, ModelInfo, Score, Warning,
+} from "./types.js";
+
+export type { ChatMessage };
+
+/** What the engine's loader takes. */
+export interface EngineLoadOptions {
+  contextLength?: number;
+  threads?: number;
+}
+
+/** What the engine says of a model; the host adds where it runs. */
+export type EngineInfo = Omit<ModelInfo, "backend" | "backendReason" | "adapter" | "memoryBytes">;
+
+/** Options of a generation as the engine takes them: it checks every name and range. */
+export type EngineOptions = Omit<GenerationOptions, "signal">;
+
+/** What one step of a generation did. */
+export type EngineStep =
+  | { kind: "prefill"; done: number; total: number; metrics: Metrics }
+  | ({ kind: "token" } & Chunk)
+  | { kind: "done"; text: string; tokens: number[]; logprobs?: number[]; result: GenerationResult };
+
+/** What one step of a scoring did. */
+export interface EngineScore {
+  done: number;
+  total: number;
+  result: Score | null;
+}
+
+/** The first message: load this. */
+export interface LoadRequest {
+  kind: "load";
+  source: WireSource;
+  cache: boolean;
+  wasmUrl: string | undefined;
+  options: EngineLoadOptions;
+}
+
+/** What to generate from. */
+export type Prompt = { messages: readonly ChatMessage[] } | { text: string };
+
+/** A piece of work for the queue. */
+export type Call =
+  | { kind: "generate"; prompt: Prompt; options: EngineOptions; script?: Uint32Array }
+  | { kind: "tokenize"; text: string; special: boolean }
+  | { kind: "detokenize"; ids: Uint32Array; special: boolean }
+  | { kind: "score"; ids: Uint32Array };
+
+/** Page to worker. */
+export type ToWorker = LoadRequest | { kind: "call"; id: number; call: Call } | { kind: "abort"; id: number };
+
+/** About a call; every one but `prefill` and `chunk` is its last. */
+export type Reply =
+  | { kind: "prefill"; done: number; total: number; metrics: Metrics }
+  | { kind: "chunk"; chunk: Chunk }
+  | { kind: "generated"; result: GenerationResult }
+  | { kind: "tokenized"; ids: number[] }
+  | { kind: "detokenized"; text: string }
+  | { kind: "scored"; score: Score }
+  | { kind: "refused"; error: PlainError };
+
+/** Worker to page. */
+export type FromWorker =
+  | { kind: "started" }
+  | { kind: "progress"; progress: LoadProgress }
+  | { kind: "loaded"; info: EngineInfo; warnings: Warning[]; memoryBytes: number }
+  | { kind: "load-failed"; error: PlainError }
+  | { kind: "reply"; id: number; reply: Reply; memoryBytes: number }
+  | { kind: "crashed"; message: string };

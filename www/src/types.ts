@@ -1,0 +1,201 @@
+// The public types. Everything is plain data; times are milliseconds, sizes bytes, speeds tokens a second.
+
+/** Where a model file comes from. A string is relative to the page. A list of shards is not supported yet. */
+export type ModelSource = URL | string | Blob | ArrayBuffer | Uint8Array | readonly (URL | string)[];
+
+/** Options of {@link load}; unknown names are errors. */
+export interface LoadOptions {
+  /** What computes. `"auto"` (the default) takes the best that there is; `"webgpu"` is not supported yet. */
+  backend?: "auto" | "webgpu" | "wasm";
+  /** Threads that compute; only 1 (the default) is supported yet. */
+  threads?: number;
+  /** Positions in the model's memory, prompt and answer together; by default the file's, at most 4096. */
+  contextLength?: number;
+  /** Keep a file that came from a URL in the browser's Cache API, and take it from there next time; true by default. */
+  cache?: boolean;
+  /** Aborts the load, which then rejects with `signal.reason`. */
+  signal?: AbortSignal;
+  /** Told about the load at most 20 times a second, and once more at the end. */
+  onProgress?: (progress: LoadProgress) => void;
+  /** The worker's script, if the page's bundler or CDN puts it elsewhere; must be of the page's origin. */
+  workerUrl?: URL | string;
+  /** The WebAssembly file, if it is elsewhere. */
+  wasmUrl?: URL | string;
+}
+
+/** How far a load has come. */
+export interface LoadProgress {
+  /** Where the bytes come from: the network, the browser's cache, or a file or buffer. */
+  phase: "download" | "cache" | "read";
+  /** Bytes so far. */
+  loaded: number;
+  /** Bytes in all; null where the server does not say. */
+  total: number | null;
+  /** Of the last two seconds; null at the start. */
+  bytesPerSecond: number | null;
+  /** Milliseconds to go at that rate; null where not known. */
+  etaMs: number | null;
+}
+
+/** What there is to know about a loaded model. */
+export interface ModelInfo {
+  /** `general.architecture` of the file. */
+  architecture: string;
+  /** The model's name in its file. */
+  name: string;
+  /** The format of most of its weights, such as `Q4_1`. */
+  quantization: string;
+  /** Number of weights. */
+  parameters: number;
+  /** Bytes of the file. */
+  bytes: number;
+  /** Positions for prompt and answer together. */
+  contextLength: number;
+  /** Tokens in the vocabulary. */
+  vocabSize: number;
+  /** Whether `chat` works; `complete` always does. */
+  hasChatTemplate: boolean;
+  /** What computes. */
+  backend: "webgpu" | "wasm";
+  /** Why that one, in a sentence. */
+  backendReason: string;
+  /** Threads that compute. */
+  threads: number;
+  /** Which vector instructions of WebAssembly are used. */
+  simd: "relaxed" | "simd128";
+  /** The GPU's name; null where none is used. */
+  adapter: string | null;
+  /** Bytes of WebAssembly memory (and GPU buffers) in use, as of the last reply. */
+  memoryBytes: number;
+}
+
+/** A part of a message. */
+export interface TextPart {
+  type: "text";
+  text: string;
+}
+
+/** A message of a chat. */
+export interface ChatMessage {
+  role: "system" | "user" | "assistant" | (string & {});
+  content: string | readonly TextPart[];
+}
+
+/** Options of a generation; unknown names and values out of range are errors. */
+export interface GenerationOptions {
+  /** Tokens to make at most, the end token counted. Default 512. */
+  maxTokens?: number;
+  /** Evens out the probabilities, 0 to 100; 0 takes the most probable token. Default 0.8. */
+  temperature?: number;
+  /** Keeps this many of the most probable tokens; 0 keeps all. Default 40. */
+  topK?: number;
+  /** Keeps the most probable tokens that together reach this probability, 0 to 1; 1 keeps all. Default 0.95. */
+  topP?: number;
+  /** Keeps the tokens at least this probable relative to the most probable, 0 to 1; 0 keeps all. Default 0.05. */
+  minP?: number;
+  /** Makes tokens that were there already less likely; 1 changes nothing. Default 1. */
+  repetitionPenalty?: number;
+  /** How many of the last tokens the penalty looks at, the prompt's included. Default 64. */
+  repetitionWindow?: number;
+  /** 0 to 2^32 - 1; the same seed gives the same answer. Chosen and reported if not given. */
+  seed?: number;
+  /** Texts that end the answer; they are not part of it. */
+  stop?: string | readonly string[];
+  /** Go on past the model's end token. Default false. */
+  ignoreEos?: boolean;
+  /** Keep what the model's memory already holds of the prompt's beginning. Default true. */
+  reusePrefix?: boolean;
+  /** Prompt tokens in one pass. Default 512. */
+  chunkSize?: number;
+  /** Report the log-probability of each token. Default false. */
+  logprobs?: boolean;
+  /** `complete` only: parse control tokens out of the text. Default false. */
+  special?: boolean;
+  /** Stops the generation, which then resolves with the partial text and `finishReason` `"abort"`. */
+  signal?: AbortSignal;
+}
+
+/** How fast a generation is. Null where there is nothing to divide. */
+export interface Metrics {
+  /** From the start of the work to the first token. */
+  timeToFirstTokenMs: number | null;
+  /** Prompt tokens that went through the model; cached ones did not. */
+  prefillTokens: number;
+  /** Until the last of them was through. */
+  prefillMs: number;
+  /** `prefillTokens` a second. */
+  prefillTokensPerSecond: number | null;
+  /** Tokens made after the first. */
+  decodeTokens: number;
+  /** From the first token to the last. */
+  decodeMs: number;
+  /** `decodeTokens` a second. */
+  decodeTokensPerSecond: number | null;
+  /** How often the model was run. */
+  forwardPasses: number;
+}
+
+/** What a generation used, in tokens. */
+export interface Usage {
+  /** The whole prompt. */
+  promptTokens: number;
+  /** Of these, already in the model's memory. */
+  cachedTokens: number;
+  /** Sampled, the end token included. */
+  completionTokens: number;
+}
+
+/** A piece of an answer. Text may be empty while a character or a possible stop text is incomplete. */
+export interface Chunk {
+  /** Text that is complete; never half a character. */
+  text: string;
+  /** Tokens made since the chunk before; over all chunks every token is there once, the end token included. */
+  tokens: number[];
+  /** Their log-probabilities, if asked for. */
+  logprobs?: number[];
+  /** So far. */
+  metrics: Metrics;
+}
+
+/** Something worth knowing that is no error. */
+export interface Warning {
+  /** Stable, for programs. */
+  code: string;
+  /** For people. */
+  message: string;
+}
+
+/** Why an answer ended. */
+export type FinishReason = "stop" | "length" | "abort" | "tool-calls";
+
+/** A whole answer. */
+export interface GenerationResult {
+  /** Without end token and stop text. */
+  text: string;
+  /** Every token that was made, the end token included. */
+  tokens: number[];
+  /** Their log-probabilities, if asked for. */
+  logprobs?: number[];
+  /** Why it ended. */
+  finishReason: FinishReason;
+  /** By what exactly: the end token, a stop text, a limit; null after an abort. */
+  stopDetail: { kind: string; match: string } | null;
+  /** Tokens, counted. */
+  usage: Usage;
+  /** Times and speeds. */
+  metrics: Metrics;
+  /** The seed that gives this answer again; 0 if it was aborted in the queue and none was given. */
+  seed: number;
+  /** What looked odd about the options. */
+  warnings: Warning[];
+}
+
+/** What the model says of a text: entry i speaks of token i + 1, given all before it. */
+export interface Score {
+  /** Natural logarithm of the probability of the text's own token. */
+  logprobs: Float32Array;
+  /** The most probable token. */
+  topIds: Uint32Array;
+  /** Its log-probability. */
+  topLogprobs: Float32Array;
+}
