@@ -66,7 +66,7 @@ impl TensorInfo {
 }
 
 /// The header of a GGUF file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Gguf {
     /// Format version: 2 or 3.
     pub version: u32,
@@ -241,6 +241,3 @@ fn tensor_bytes(name: &str, format: Format, dims: &[u64]) -> Result<u64> {
     };
     Ok(rows * (dims[0] / block * format.block_bytes() as u64))
 }
-
-#[cfg(test)]
-mod tests;

@@ -134,7 +134,7 @@ impl Value {
 }
 
 /// The key-value pairs of a file. The getters return `None` where the key is absent and an error that names it where it is of another type.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
     pairs: HashMap<String, Value>,
 }
