@@ -218,7 +218,7 @@ fn parse_tensor(r: &mut Reader, alignment: u32) -> std::result::Result<TensorInf
         return Err(error!(UnsupportedType, "tensor {} has type {}, which is not supported", shown(&name), ggml_type_name(type_id)).into());
     };
     let bytes = tensor_bytes(&name, format, &dims)?;
-    if offset % u64::from(alignment) != 0 {
+    if !offset.is_multiple_of(u64::from(alignment)) {
         return Err(error!(Malformed, "tensor {} begins at {offset}, which is not a multiple of the alignment {alignment}", shown(&name)).into());
     }
     if offset.checked_add(bytes).is_none_or(|end| end > 1 << 48) {
@@ -232,7 +232,7 @@ fn tensor_bytes(name: &str, format: Format, dims: &[u64]) -> Result<u64> {
         bail!(BadShape, "tensor {} has a dimension of 0: {dims:?}", shown(name));
     }
     let block = format.block_len() as u64;
-    if dims[0] % block != 0 {
+    if !dims[0].is_multiple_of(block) {
         bail!(BadShape, "tensor {} has rows of {}, not a multiple of the {block} weights of a {} block", shown(name), dims[0], format.name());
     }
     let rows = dims[1..].iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_ROWS && dims[0] <= MAX_COLS);

@@ -130,9 +130,8 @@ fn small_entries_do_not_amplify_memory() {
     let (result, _, peak) = measured(|| Gguf::parse_whole(&nested).map(drop));
     assert!(result.is_ok() && peak < 1 << 20, "{peak} bytes");
 
-    let mut pairs = GgufFile::default();
-    pairs.pairs = (0..65_536).map(|i| (format!("{i:x}"), Value::U8(0))).collect();
-    let pairs = pairs.bytes();
+    let pairs = (0..65_536).map(|i| (format!("{i:x}"), Value::U8(0))).collect();
+    let pairs = GgufFile { pairs, ..GgufFile::default() }.bytes();
     let (result, time, peak) = measured(|| Gguf::parse_whole(&pairs).map(drop));
     assert!(result.is_ok() && peak < 32 << 20 && time < Duration::from_secs(1), "{peak} bytes, {time:?}");
 }
@@ -169,7 +168,7 @@ fn attempt(bytes: &[u8], total: Option<u64>) {
 #[test]
 fn flipped_bits_of_a_real_header() {
     let (mut bytes, size) = models::head(models::SMOLLM2, 1_785_664);
-    let mut head = bytes[..1 << 16].to_vec();
+    let mut head = bytes[..16 << 10].to_vec();
     let mut rng = Rng(6);
     for at in 0..4096 {
         for bit in 0..8 {
@@ -274,7 +273,6 @@ fn a_real_header_in_pieces() {
     assert!(attempts <= 8, "{attempts} attempts");
     let (exact, attempts) = fed(&bytes, None, |_, n| n as usize).unwrap();
     assert_eq!(doubled, exact);
-    assert!(attempts <= 3000, "{attempts} attempts");
+    assert!(attempts <= 100, "{attempts} attempts");
     assert!(start.elapsed() < Duration::from_secs(10), "{attempts} attempts in {:?}", start.elapsed());
-    println!("{attempts} attempts in {:?}", start.elapsed());
 }
