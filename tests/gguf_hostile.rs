@@ -75,7 +75,7 @@ fn huge_announcements_in_tiny_files() {
     const KEY: &[u8] = b"\x01\0\0\0\0\0\0\0k";
     let u32s = |v: u32| v.to_le_bytes();
     let mut files = Vec::new();
-    for huge in [1 << 27, 1 << 32, 1 << 40, 1 << 60, 1 << 61, 1 << 63, u64::MAX / 12, u64::MAX - 7, u64::MAX] {
+    for huge in [1 << 22, 1 << 23, 1 << 27, 1 << 32, 1 << 40, 1 << 60, 1 << 61, 1 << 63, u64::MAX / 12, u64::MAX - 7, u64::MAX] {
         let n = &huge.to_le_bytes()[..];
         files.push(header(huge, 0, &[]));
         files.push(header(0, huge, &[]));
@@ -163,7 +163,7 @@ fn attempt(bytes: &[u8], total: Option<u64>) {
     assert!(time < Duration::from_secs(1), "{time:?}");
 }
 
-/// Each bit of the first 4 KiB of a real header flipped; and, since the whole takes milliseconds, one bit in each byte of the first pairs, and
+/// Each bit of the first 4 KiB of a real header flipped; and, since the whole takes milliseconds, one bit in every fourth byte of the first pairs, and
 /// in some of the vocabulary that follows them, against the whole header.
 #[test]
 fn flipped_bits_of_a_real_header() {
@@ -177,7 +177,7 @@ fn flipped_bits_of_a_real_header() {
             attempt(&head, Some(size));
             head[at] ^= 1 << bit;
         }
-        if at < 1536 || at % 16 == 0 {
+        if at % if at < 1536 { 4 } else { 64 } == 0 {
             let mask = 1 << rng.below(8);
             bytes[at] ^= mask;
             attempt(&bytes, Some(size));
@@ -185,7 +185,7 @@ fn flipped_bits_of_a_real_header() {
         }
     }
     // And the tensor directory at its end.
-    for _ in 0..400 {
+    for _ in 0..200 {
         let at = bytes.len() - 1 - rng.below(16 << 10);
         let old = bytes[at];
         bytes[at] = rng.next_u64() as u8;
