@@ -7,20 +7,27 @@ mod reader;
 mod sniff;
 mod value;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::error::{Result, bail, error};
 use crate::quant::{Format, ggml_type_name};
-use reader::{Reader, Stop};
+use reader::{Reader, Stop, shown};
 pub use value::{Array, Metadata, Strings, Value};
 
-/// A header larger than this is refused; real ones have a few MiB of vocabulary.
-pub const MAX_HEADER_BYTES: u64 = 256 << 20;
+/// A header larger than this is refused; real ones have at most some 20 MiB of vocabulary and merges.
+pub const MAX_HEADER_BYTES: u64 = 64 << 20;
+/// More tensors or metadata pairs than this are refused: real files have a few thousand at most, and in memory an entry of a few bytes becomes
+/// a few hundred.
+const MAX_ENTRIES: u64 = 1 << 16;
 /// GGUF's alignment when the file names none.
 const DEFAULT_ALIGNMENT: u32 = 32;
 /// A tensor has at most this many dimensions (GGML_MAX_DIMS).
 const MAX_DIMS: u32 = 4;
+/// A longer row is refused; so its bytes fit a 32-bit `usize` in every format.
+const MAX_COLS: u64 = 1 << 28;
+/// More rows are refused; so their number fits a 32-bit `usize`.
+const MAX_ROWS: u64 = 1 << 31;
 /// The smallest encoding of a tensor's entry: empty name, one dimension.
 const MIN_TENSOR_ENTRY: u64 = 8 + 4 + 8 + 4 + 8;
 /// The smallest encoding of a metadata pair: empty key, one byte.
@@ -42,6 +49,8 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
+    // The casts lose nothing, in wasm neither: `tensor_bytes` keeps within MAX_COLS and MAX_ROWS.
+
     /// Length of a row: the innermost dimension.
     pub fn cols(&self) -> usize {
         self.dims[0] as usize
@@ -57,7 +66,7 @@ impl TensorInfo {
 }
 
 /// The header of a GGUF file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Gguf {
     /// Format version: 2 or 3.
     pub version: u32,
@@ -75,7 +84,8 @@ pub struct Gguf {
 pub enum Parsed {
     /// The whole header.
     Done(Box<Gguf>),
-    /// Not yet: come back with at least this many bytes from the start of the file.
+    /// Not yet: come back with at least this many bytes from the start of the file. It is always more than were given, and never more than
+    /// any file that goes on like this has. Each attempt begins anew, so come back with at least twice as many where there are.
     More(u64),
 }
 
@@ -128,31 +138,39 @@ impl Gguf {
     fn parse_header(r: &mut Reader) -> std::result::Result<Gguf, Stop> {
         r.skip(4)?; // the magic, looked at by `sniff`
         let version = r.u32()?;
-        let tensor_count = r.count("tensors", MIN_TENSOR_ENTRY)?;
-        let pair_count = r.count("metadata pairs", MIN_PAIR)?;
+        let tensor_count = r.count("tensors", MAX_ENTRIES)?;
+        let pair_count = r.count("metadata pairs", MAX_ENTRIES)?;
+        r.owe(tensor_count, MIN_TENSOR_ENTRY);
+        r.owe(pair_count, MIN_PAIR);
         let mut metadata = Metadata::default();
         for _ in 0..pair_count {
+            r.pay(MIN_PAIR);
             let key = r.string("a metadata key", 65_535)?;
             let value = r.value(&key)?;
             metadata.insert(key, value)?;
         }
         let alignment = alignment(&metadata)?;
         let mut tensors = Vec::new();
-        let mut names = HashSet::new();
         for _ in 0..tensor_count {
-            let tensor = parse_tensor(r, alignment)?;
-            if !names.insert(tensor.name.clone()) {
-                return Err(error!(Malformed, "tensor {:?} is listed twice", tensor.name).into());
-            }
-            tensors.push(tensor);
+            r.pay(MIN_TENSOR_ENTRY);
+            tensors.push(parse_tensor(r, alignment)?);
         }
-        tensors.sort_by_key(|t| t.offset);
+        tensors.sort_by_key(|t: &TensorInfo| t.offset);
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (i, t) in tensors.iter().enumerate() {
+            if by_name.insert(t.name.clone(), i).is_some() {
+                return Err(error!(Malformed, "tensor {} is listed twice", shown(&t.name)).into());
+            }
+        }
         for pair in tensors.windows(2) {
-            if pair[0].offset + pair[0].bytes > pair[1].offset {
-                return Err(error!(Malformed, "tensors {:?} and {:?} overlap", pair[0].name, pair[1].name).into());
+            let end = pair[0].offset + pair[0].bytes;
+            if end > pair[1].offset {
+                let (a, b) = (shown(&pair[0].name), shown(&pair[1].name));
+                return Err(
+                    error!(Malformed, "tensors {a} and {b} overlap by {} bytes", end.min(pair[1].offset + pair[1].bytes) - pair[1].offset).into()
+                );
             }
         }
-        let by_name = tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
         let data_start = r.position().next_multiple_of(u64::from(alignment));
         Ok(Gguf { version, metadata, tensors, data_start, by_name })
     }
@@ -164,8 +182,8 @@ impl Gguf {
                 let missing = range.end - total;
                 bail!(
                     Truncated,
-                    "the file is cut off: tensor {:?} needs bytes {}..{} but the file has {total}; {missing} bytes are missing",
-                    t.name,
+                    "the file is cut off: tensor {} needs bytes {}..{} but the file has {total}; {missing} bytes are missing",
+                    shown(&t.name),
                     range.start,
                     range.end
                 );
@@ -188,7 +206,7 @@ fn parse_tensor(r: &mut Reader, alignment: u32) -> std::result::Result<TensorInf
     let name = r.string("a tensor's name", 1024)?;
     let n_dims = r.u32()?;
     if n_dims == 0 || n_dims > MAX_DIMS {
-        return Err(error!(Malformed, "tensor {name:?} has {n_dims} dimensions; 1 to {MAX_DIMS} are possible").into());
+        return Err(error!(Malformed, "tensor {} has {n_dims} dimensions; 1 to {MAX_DIMS} are possible", shown(&name)).into());
     }
     let mut dims = Vec::with_capacity(n_dims as usize);
     for _ in 0..n_dims {
@@ -197,32 +215,29 @@ fn parse_tensor(r: &mut Reader, alignment: u32) -> std::result::Result<TensorInf
     let type_id = r.u32()?;
     let offset = r.u64()?;
     let Some(format) = Format::from_ggml(type_id) else {
-        return Err(error!(UnsupportedType, "tensor {name:?} has type {}, which is not supported", ggml_type_name(type_id)).into());
+        return Err(error!(UnsupportedType, "tensor {} has type {}, which is not supported", shown(&name), ggml_type_name(type_id)).into());
     };
     let bytes = tensor_bytes(&name, format, &dims)?;
-    if offset % u64::from(alignment) != 0 {
-        return Err(error!(Malformed, "tensor {name:?} begins at {offset}, which is not a multiple of the alignment {alignment}").into());
+    if !offset.is_multiple_of(u64::from(alignment)) {
+        return Err(error!(Malformed, "tensor {} begins at {offset}, which is not a multiple of the alignment {alignment}", shown(&name)).into());
     }
     if offset.checked_add(bytes).is_none_or(|end| end > 1 << 48) {
-        return Err(error!(Malformed, "tensor {name:?} lies at {offset}, beyond any file").into());
+        return Err(error!(Malformed, "tensor {} lies at {offset}, beyond any file", shown(&name)).into());
     }
     Ok(TensorInfo { name, format, dims, offset, bytes })
 }
 
 fn tensor_bytes(name: &str, format: Format, dims: &[u64]) -> Result<u64> {
     if dims.contains(&0) {
-        bail!(BadShape, "tensor {name:?} has a dimension of 0: {dims:?}");
+        bail!(BadShape, "tensor {} has a dimension of 0: {dims:?}", shown(name));
     }
     let block = format.block_len() as u64;
     if !dims[0].is_multiple_of(block) {
-        bail!(BadShape, "tensor {name:?} has rows of {}, not a multiple of the {block} weights of a {} block", dims[0], format.name());
+        bail!(BadShape, "tensor {} has rows of {}, not a multiple of the {block} weights of a {} block", shown(name), dims[0], format.name());
     }
-    let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= 1 << 40);
-    let Some(elements) = elements else {
-        bail!(BadShape, "tensor {name:?} has impossible dimensions {dims:?}");
+    let rows = dims[1..].iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_ROWS && dims[0] <= MAX_COLS);
+    let Some(rows) = rows else {
+        bail!(BadShape, "tensor {} has impossible dimensions {dims:?}", shown(name));
     };
-    Ok(elements / block * format.block_bytes() as u64)
+    Ok(rows * (dims[0] / block * format.block_bytes() as u64))
 }
-
-#[cfg(test)]
-mod tests;

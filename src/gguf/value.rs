@@ -39,7 +39,8 @@ pub enum Array {
     F64(Vec<f64>),
     Bool(Vec<bool>),
     Strings(Strings),
-    Nested(Vec<Array>),
+    /// Arrays in an array, by their number: they are checked but not kept, since no key that means anything here has them.
+    Nested(u64),
 }
 
 /// Many strings in one buffer.
@@ -55,7 +56,7 @@ impl Strings {
     }
     pub(super) fn push(&mut self, s: &str) {
         self.text.push_str(s);
-        self.ends.push(self.text.len() as u32); // a header has at most 256 MiB
+        self.ends.push(self.text.len() as u32); // a header has at most `MAX_HEADER_BYTES`
     }
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -105,6 +106,18 @@ impl Value {
         }
     }
 
+    /// For messages: a whole number as it is, anything else by its type.
+    fn shown(&self) -> String {
+        match *self {
+            Value::I8(v) => v.to_string(),
+            Value::I16(v) => v.to_string(),
+            Value::I32(v) => v.to_string(),
+            Value::I64(v) => v.to_string(),
+            Value::U64(v) => v.to_string(),
+            _ => self.type_name().to_owned(),
+        }
+    }
+
     fn as_u64(&self) -> Option<u64> {
         match *self {
             Value::U8(v) => Some(v.into()),
@@ -121,7 +134,7 @@ impl Value {
 }
 
 /// The key-value pairs of a file. The getters return `None` where the key is absent and an error that names it where it is of another type.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
     pairs: HashMap<String, Value>,
 }
@@ -147,7 +160,7 @@ impl Metadata {
     /// Adds a pair; a key that is there already is refused.
     pub fn insert(&mut self, key: String, value: Value) -> Result<()> {
         if self.pairs.contains_key(&key) {
-            bail!(Malformed, "metadata key {key:?} is given twice");
+            bail!(Malformed, "metadata key {} is given twice", super::reader::shown(&key));
         }
         self.pairs.insert(key, value);
         Ok(())
@@ -170,7 +183,7 @@ impl Metadata {
         let Some(value) = self.pairs.get(key) else { return Ok(None) };
         match value.as_u64().and_then(|v| u32::try_from(v).ok()) {
             Some(v) => Ok(Some(v)),
-            None => bail!(BadKey, "metadata key {key:?} must be a whole number that fits u32, not {}", value.type_name()),
+            None => bail!(BadKey, "metadata key {key:?} must be a whole number that fits u32, not {}", value.shown()),
         }
     }
     /// A whole number of any width that fits; absent is an error.
