@@ -17,19 +17,36 @@ const setHeaders = (response) => {
   response.setHeader("Cross-Origin-Embedder-Policy", "require-corp");
 };
 
+const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
+
+/** Workers that go wrong in some way, for the option `workerUrl`; each runs before the package's own. */
+const STUBS = {
+  "no-cache": "Object.defineProperty(globalThis, 'caches', { value: undefined });",
+  "quota": "Cache.prototype.put = async () => { throw new DOMException('full', 'QuotaExceededError'); };",
+  "quota-later": `Cache.prototype.put = async (url, response) => {
+    const reader = response.body.getReader();
+    for (let i = 0; i < 40; i++) await reader.read();
+    throw new DOMException('full', 'QuotaExceededError');
+  };`,
+  "crash": `addEventListener("message", ({ data }) => { if (data.call?.text === "crash") throw new Error("a trap"); });`,
+};
+
 /**
- * `/` is the built page, `/pkg/` the package, `/models/` the models, `/blank` an empty page; `/odd/…` are the files of which errors are made.
- * Returns { url, requests, close }; `requests` is what was asked for.
+ * `/` is the built page, `/pkg/` the package, `/models/` the models, `/blank` an empty page (`/strict` with a strict policy); `/odd/…` are
+ * files and workers of which errors are made. Returns { url, requests, cut, close }: what was asked for, and what the client broke off.
  */
 export async function serve() {
   const options = { dev: true, etag: true, setHeaders };
   const mounts = [["/pkg", sirv(at("pkg"), options)], ["/models", sirv(at("models"), options)], ["", sirv(at("www/demo/dist"), options)]];
   const requests = [];
+  const cut = [];
   const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url, "http://localhost");
     requests.push(pathname);
     setHeaders(response);
-    if (pathname === "/blank") return response.setHeader("content-type", "text/html").end("<!doctype html><title>blank</title>");
+    response.on("close", () => response.writableFinished || cut.push(pathname));
+    if (pathname === "/strict") response.setHeader("content-security-policy", POLICY);
+    if (pathname === "/blank" || pathname === "/strict") return response.setHeader("content-type", "text/html").end("<!doctype html><title>blank</title>");
     if (pathname.startsWith("/odd/")) return odd(pathname.slice(5), searchParams, response);
     const [prefix, handle] = mounts.find(([prefix]) => pathname.startsWith(prefix));
     request.url = request.url.slice(prefix.length) || "/";
@@ -37,12 +54,17 @@ export async function serve() {
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const close = () => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve)));
-  return { url: `http://127.0.0.1:${server.address().port}`, requests, close };
+  return { url: `http://127.0.0.1:${server.address().port}`, requests, cut, close };
 }
 
-/** html, empty, truncated (?bytes=N), broken (says more than it sends), slow (?ms=N between pieces), gzip-length (no length at all). */
+/** html, empty, truncated (?bytes=N), broken (ends in the middle), slow (?ms=N between MiBs), no-length, worker-NAME.js for the stubs. */
 function odd(name, query, response) {
   const file = at(`models/${MODEL}`);
+  const stub = /^(worker|stub)-(.+)\.js$/.exec(name);
+  if (stub !== null) {
+    const text = stub[1] === "stub" ? STUBS[stub[2]] : `import "./stub-${stub[2]}.js"; import "/pkg/worker.js";`;
+    return response.setHeader("content-type", "text/javascript").end(text);
+  }
   response.setHeader("content-type", "application/octet-stream");
   switch (name) {
     case "html":
@@ -101,15 +123,23 @@ export async function setUp() {
   return { ...server, browser, errors, open, close };
 }
 
-/** A blank page on which `window.rillm` and `window.testing` are the package, `window.MODEL` the model's URL. */
-export async function openApi(world) {
-  const page = await world.open("/blank");
+/** A page on which `window.rillm` and `window.testing` are the package, `window.MODEL` the model's URL, `window.model` a loaded one if asked for. */
+export async function openApi(world, { path = "/blank", load = null } = {}) {
+  const page = await world.open(path);
   await page.evaluate(async (url) => {
     window.rillm = await import("/pkg/index.js");
     window.testing = await import("/pkg/testing.js");
     window.MODEL = url;
     /** The code of a rejection, or what came instead. */
     window.codeOf = (promise) => Promise.resolve(promise).then((value) => `no error: ${JSON.stringify(value)}`, (error) => error.code ?? `${error.name}: ${error.message}`);
+    /** All that a stream gives. */
+    window.collect = async (stream) => {
+      const chunks = [];
+      for await (const chunk of stream) chunks.push(chunk);
+      return { chunks, joined: chunks.map((c) => c.text).join(""), made: chunks.flatMap((c) => c.tokens), result: await stream.result };
+    };
+    window.FAST = { temperature: 0, maxTokens: 8 };
   }, `/models/${MODEL}`);
+  if (load !== null) await page.evaluate(async (options) => void (window.model = await rillm.load(MODEL, options)), load);
   return page;
 }

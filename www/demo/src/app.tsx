@@ -1,9 +1,10 @@
+import { busy, newChat, turns } from "./chat.js";
 import { ChatView } from "./chat-view.js";
 import { FailureBox } from "./failure-box.js";
-import { announcement, info, stage, unload } from "./model.js";
-import { newChat, turns, busy } from "./chat.js";
+import { unload } from "./model.js";
 import { Panel } from "./panel.js";
 import { Picker } from "./picker.js";
+import { announcement, info, stage } from "./state.js";
 
 /** The page. */
 export function App() {

@@ -1,7 +1,7 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, draft, live, numbers, send, stop, turns, type Turn } from "./chat.js";
-import { info } from "./model.js";
+import { info } from "./state.js";
 
 const EXAMPLES = [
   "What is the capital of France?",

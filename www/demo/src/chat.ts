@@ -3,7 +3,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import type { ChatMessage, FinishReason, Metrics, TextStream } from "rillm";
 import { failureOf } from "./failure.js";
-import { announcement, failure, info, stage } from "./model.js";
+import { announcement, failure, info, stage } from "./state.js";
 
 /** A message as it is kept: plain text, and how an answer ended. */
 export interface Turn {
@@ -43,7 +43,8 @@ export async function send(text: string): Promise<void> {
   if (stage.value.kind !== "ready" || busy.value || text.trim() === "") return;
   const { model } = stage.value;
   const before = turns.value;
-  const usedBefore = numbers.value.contextUsed;
+  const numbersBefore = numbers.value;
+  const usedBefore = numbersBefore.contextUsed;
   const mine = (abort = new AbortController());
   const messages: ChatMessage[] = [...before, { role: "user" as const, text }].map(({ role, text }) => ({ role, content: text }));
   batch(() => {
@@ -76,7 +77,7 @@ export async function send(text: string): Promise<void> {
       turns.value = before;
       draft.value = text;
       live.value = null;
-      numbers.value = { ...IDLE, contextUsed: usedBefore };
+      numbers.value = numbersBefore;
       failure.value = failureOf(error);
       if (failure.value.code === "crashed") stage.value = { kind: "choose" }; // after a crash there is no model any more
     });

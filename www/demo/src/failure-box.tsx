@@ -1,5 +1,5 @@
 import { newChat } from "./chat.js";
-import { failure, stage } from "./model.js";
+import { failure, stage } from "./state.js";
 
 /** The error that there is, by name and sentence, with a way out. */
 export function FailureBox() {

@@ -1,9 +1,9 @@
-// Which model there is, and getting one.
+// Getting a model.
 
-import { signal } from "@preact/signals";
-import { load, type LoadProgress, type Model, type ModelInfo } from "rillm";
-import { failureOf, type Failure } from "./failure.js";
+import { load } from "rillm";
 import { newChat } from "./chat.js";
+import { failureOf } from "./failure.js";
+import { announcement, failure, info, progress, stage, urlField } from "./state.js";
 
 /** The model served beside the page. */
 export const DEFAULT_MODEL = { url: "models/SmolLM2-135M-Instruct.Q4_1.gguf", name: "SmolLM2 135M Instruct", size: 98_362_432 };
@@ -13,23 +13,6 @@ export interface Choice {
   source: string | File;
   label: string;
 }
-
-export type Stage =
-  | { kind: "choose" }
-  | { kind: "loading"; label: string }
-  | { kind: "ready"; model: Model; label: string };
-
-export const stage = signal<Stage>({ kind: "choose" });
-/** Of the load; it moves too often to be part of the stage. */
-export const progress = signal<LoadProgress | null>(null);
-/** Of the model that is ready, as of the last answer. */
-export const info = signal<ModelInfo | null>(null);
-/** The error to show, if any. */
-export const failure = signal<Failure | null>(null);
-/** For screen readers: what just happened. */
-export const announcement = signal("");
-/** What the URL field holds. */
-export const urlField = signal("");
 
 let abort: AbortController | null = null;
 
@@ -46,8 +29,6 @@ export async function loadModel({ source, label }: Choice): Promise<void> {
     info.value = model.info;
     stage.value = { kind: "ready", model, label: model.info.name || label };
     announcement.value = `${label} is ready`;
-    const [warning] = model.warnings;
-    if (warning !== undefined) announcement.value = `${label} is ready. ${warning.message}`;
   } catch (error) {
     if (mine.signal.aborted) return; // who cancelled has set the stage
     stage.value = { kind: "choose" };

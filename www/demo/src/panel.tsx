@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { DEFAULTS, numbers, settings, type Settings } from "./chat.js";
 import { SPEED_CLASSES, count, duration, megabytes, rate, speedClass } from "./format.js";
-import { info } from "./model.js";
+import { info, stage } from "./state.js";
 
 const query = matchMedia("(min-width: 60rem)");
 const wide = signal(query.matches);
@@ -36,11 +36,11 @@ function Speed() {
     <section class="block" data-testid="speed" data-phase={phase}>
       <dl class="rates">
         <div>
-          <dt>Writing <small>decode</small></dt>
+          <dt>Decode <small>writing</small></dt>
           <dd><b data-testid="decode-rate">{rate(decode)}</b> tokens/s</dd>
         </div>
         <div>
-          <dt>Reading <small>prefill</small></dt>
+          <dt>Prefill <small>reading</small></dt>
           <dd><b data-testid="prefill-rate">{rate(metrics?.prefillTokensPerSecond)}</b> tokens/s</dd>
         </div>
         <div>
@@ -74,6 +74,7 @@ function Facts() {
       <div><dt>Memory</dt><dd data-testid="memory">{megabytes(value.memoryBytes)}</dd></div>
       <div><dt>Model</dt><dd>{count(value.parameters)} weights, {value.quantization}</dd></div>
       <p class="note">{value.backendReason}</p>
+      {stage.value.kind === "ready" && stage.value.model.warnings.map((w) => <p class="note" key={w.code} data-testid="warning">{w.message}</p>)}
     </dl>
   );
 }

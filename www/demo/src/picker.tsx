@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { duration, megabytes } from "./format.js";
-import { DEFAULT_MODEL, defaultChoice, loadModel, progress, stage, unload, urlChoice, urlField } from "./model.js";
+import { DEFAULT_MODEL, defaultChoice, loadModel, unload, urlChoice } from "./model.js";
+import { progress, stage, urlField } from "./state.js";
 
 /** Choosing a model, and waiting for it. */
 export function Picker() {

@@ -1,0 +1,15 @@
+// Compiles only if the generated declarations of the wasm module offer what `www/src/rillm_wasm.d.ts` says that they do.
+
+import type * as generated from "../../pkg/rillm_wasm.js";
+import type * as declared from "../../www/src/rillm_wasm.js";
+
+export type Contract = [
+  Offers<typeof generated.Loader, typeof declared.Loader>,
+  Offers<typeof generated.default, typeof declared.default>,
+  Offers<generated.Engine, declared.Engine>,
+  Offers<generated.Generation, declared.Generation>,
+  Offers<generated.Scoring, declared.Scoring>,
+];
+
+/** Is an error where `Has` cannot be used as `Wanted`. */
+type Offers<Has extends Wanted, Wanted> = Has;

@@ -1,0 +1,59 @@
+// The package as files: what a server, a bundler and a type checker see. No browser.
+
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { test } from "node:test";
+import { at } from "./helpers.mjs";
+
+const scripts = fs.readdirSync(at("pkg")).filter((name) => name.endsWith(".js"));
+
+test("importing it on a server touches nothing and does not throw", async () => {
+  const { load, RillmError } = await import(at("pkg/index.js"));
+  await import(at("pkg/testing.js"));
+  await assert.rejects(load(new ArrayBuffer(4)), (error) => error instanceof RillmError && error.code === "no-worker");
+  await assert.rejects(load("model.gguf"), { code: "bad-option" }); // relative to no page
+});
+
+test("options of load are checked before anything starts", async () => {
+  const { load } = await import(at("pkg/index.js"));
+  const url = "http://localhost/model.gguf";
+  for (const [options, code] of [
+    [{ contextlength: 5 }, "unknown-option"],
+    [{ contextLength: 0 }, "bad-option"], [{ contextLength: 1.5 }, "bad-option"], [{ contextLength: Number.NaN }, "bad-option"], [{ contextLength: "2048" }, "bad-option"],
+    [{ threads: 2 }, "not-supported"], [{ threads: 0 }, "bad-option"], [{ threads: "1" }, "bad-option"],
+    [{ backend: "webgpu" }, "not-supported"], [{ backend: "cuda" }, "bad-option"],
+    [{ cache: "yes" }, "bad-option"], [{ onProgress: 1 }, "bad-option"], [{ signal: {} }, "bad-option"], [null, "bad-option"],
+  ]) await assert.rejects(load(url, options), { code }, JSON.stringify(options));
+  await assert.rejects(load([url, url]), { code: "not-supported" });
+  for (const source of [5, null, undefined, {}]) await assert.rejects(load(source), { code: "bad-option" });
+  const signal = AbortSignal.abort(new Error("mine"));
+  await assert.rejects(load(url, { signal }), { message: "mine" });
+});
+
+test("modules import each other by relative addresses only, and evaluate no text", () => {
+  for (const name of scripts) {
+    const text = fs.readFileSync(at(`pkg/${name}`), "utf8");
+    for (const [, from] of text.matchAll(/^\s*(?:import|export)\b[^"']*?["']([^"']+)["']/gm)) assert.match(from, /^\.\//, `${name} imports ${from}`);
+    assert.doesNotMatch(text, /\beval\(|new Function\(/, name);
+  }
+});
+
+test("the bundlers' literal expressions are there", () => {
+  assert.match(fs.readFileSync(at("pkg/connection.js"), "utf8"), /new Worker\(new URL\("\.\/worker\.js", import\.meta\.url\), \{ type: "module" \}\)/);
+  assert.match(fs.readFileSync(at("pkg/loading.js"), "utf8"), /new URL\("\.\/rillm_wasm_bg\.wasm", import\.meta\.url\)/);
+});
+
+test("what package.json names is there", () => {
+  const manifest = JSON.parse(fs.readFileSync(at("pkg/package.json"), "utf8"));
+  assert.equal(manifest.name, "rillm");
+  const [, version] = /^version = "(.+)"$/m.exec(fs.readFileSync(at("Cargo.toml"), "utf8"));
+  assert.equal(manifest.version, version);
+  const files = (entry) => (typeof entry === "string" ? [entry] : Object.values(entry).flatMap(files));
+  for (const file of files(manifest.exports)) assert.ok(fs.existsSync(at(`pkg/${file}`)), file);
+});
+
+test("the error codes are those of the engine", async () => {
+  const { ENGINE_CODES } = await import(at("pkg/errors.js"));
+  const rust = [...fs.readFileSync(at("src/error.rs"), "utf8").matchAll(/^\s+\w+ = "([a-z-]+)",$/gm)].map(([, code]) => code);
+  assert.deepEqual([...ENGINE_CODES], rust);
+});
