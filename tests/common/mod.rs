@@ -2,6 +2,9 @@
 #![allow(dead_code)] // each binary uses a part
 
 pub mod blocks;
+pub mod golden;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod models;
 
 /// A small deterministic generator (SplitMix64, Steele et al. 2014), so that a failure can be repeated.
 pub struct Random(u64);
