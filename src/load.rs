@@ -113,7 +113,12 @@ impl<B: Backend> Loader<B> {
         };
         if let Some((t, start, _)) = data.tensors.get(data.current) {
             let (end, got) = (start + t.bytes, data.position);
-            bail!(Truncated, "the file is cut off: tensor {:?} needs bytes {start}..{end} but the file has {got}; {} bytes are missing", t.name, end - got);
+            bail!(
+                Truncated,
+                "the file is cut off: tensor {:?} needs bytes {start}..{end} but the file has {got}; {} bytes are missing",
+                t.name,
+                end - got
+            );
         }
         let about = About { bytes: self.received, ..data.about };
         let model = Model::new(backend, data.config, data.weights, data.rope_factors, data.context)?;
@@ -192,7 +197,20 @@ impl Data {
             tensors.push((t.clone(), gguf.data_start + t.offset, handle));
         }
         let about = About { name, quantization, bytes: 0 };
-        Ok(Self { config, weights, tokenizer, chat, about, context, tensors, rope_factors: Vec::new(), current: 0, row: 0, position: 0, strip: Vec::new() })
+        Ok(Self {
+            config,
+            weights,
+            tokenizer,
+            chat,
+            about,
+            context,
+            tensors,
+            rope_factors: Vec::new(),
+            current: 0,
+            row: 0,
+            position: 0,
+            strip: Vec::new(),
+        })
     }
 
     /// Hands bytes to the tensors they belong to; what lies between tensors is padding.

@@ -130,7 +130,10 @@ impl Generation {
         }
         if prompt.len() >= predict.context() {
             let (n, context) = (prompt.len(), predict.context());
-            bail!(PromptTooLong, "the prompt has {n} tokens and leaves no room for an answer in the context of {context}: shorten it, or load with a larger contextLength");
+            bail!(
+                PromptTooLong,
+                "the prompt has {n} tokens and leaves no room for an answer in the context of {context}: shorten it, or load with a larger contextLength"
+            );
         }
         let seed = match options.seed {
             Some(seed) => seed,
@@ -204,11 +207,7 @@ impl Generation {
             let recent = self.sampler.window(&sequence);
             let params = self.sampler.params(all as u32);
             let rows = [take - 1];
-            let want = if self.sampler.is_argmax() {
-                Want::Picks { rows: &rows, targets: &[] }
-            } else {
-                Want::Sample { params: &params, recent }
-            };
+            let want = if self.sampler.is_argmax() { Want::Picks { rows: &rows, targets: &[] } } else { Want::Sample { params: &params, recent } };
             predict.run(&ahead[..take], Some(&want)).await?
         } else {
             predict.run(&ahead[..take], None).await?

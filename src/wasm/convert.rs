@@ -74,7 +74,9 @@ pub fn load_options(options: JsLoadOptions) -> Out<LoadOptions> {
     for (name, value) in pairs(options.into())? {
         match (name.as_str(), value) {
             (_, OptionValue::Null) => {}
-            ("contextLength", OptionValue::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => all.context_length = Some(n as usize),
+            ("contextLength", OptionValue::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => {
+                all.context_length = Some(n as usize)
+            }
             ("contextLength", _) => return Err(error!(BadOption, "contextLength must be a whole number from 1 on").into()),
             ("threads", OptionValue::Number(1.0)) => {}
             ("threads", _) => return Err(error!(NotSupported, "this version computes on one thread: leave threads out, or give 1").into()),

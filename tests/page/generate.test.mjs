@@ -83,7 +83,7 @@ test("a stop text ends the work, not only the text", async () => {
   const [short, long] = await run(async () => {
     const ids = await model.tokenize("one two three four five six seven eight nine ten eleven twelve");
     const plain = await model.complete("The capital of France is", { temperature: 0, maxTokens: 40 }).result;
-    const word = plain.text.trim().split(/\s+/)[4];
+    const word = plain.text.trim().split(/\s+/)[1];
     const runs = [];
     for (const maxTokens of [12, 600]) runs.push(await model.complete("The capital of France is", { temperature: 0, maxTokens, stop: word, reusePrefix: false }).result);
     const scripted = await testing.completeScripted(model, ids, { stop: ["four", "nine"] }).result;
@@ -112,7 +112,7 @@ test("each option changes something", async () => {
       ignoreEos: [(await testing.completeScripted(model, [28, 2, 30]).result).tokens.length, (await testing.completeScripted(model, [28, 2, 30], { ignoreEos: true }).result).tokens.length].join(),
       reusePrefix: (await of({})).usage.cachedTokens > 0 && (await of({ reusePrefix: false })).usage.cachedTokens === 0,
       chunkSize: (await of({ reusePrefix: false, chunkSize: 1 })).metrics.forwardPasses > plain.metrics.forwardPasses && (await of({ reusePrefix: false, chunkSize: 1 })).text === plain.text,
-      logprobs: plain.logprobs === undefined && (await of({ logprobs: true })).logprobs.length === 48,
+      logprobs: plain.logprobs === undefined && (await of({ logprobs: true })).logprobs.length === plain.tokens.length,
       special: (await model.complete("<|im_start|>", { ...FAST, special: true }).result).usage.promptTokens === 1 && (await model.complete("<|im_start|>", FAST).result).usage.promptTokens > 1,
       unknown: await codeOf(of({ temprature: 1 })),
     };

@@ -45,6 +45,7 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
 });
 
 test("progress comes at a pace one can draw, ends at 100 %, and the second load is from the cache", async () => {
+  const from = world.requests.length;
   const loads = await page.evaluate(async () => {
     const loads = [];
     for (let i = 0; i < 2; i++) {
@@ -65,7 +66,7 @@ test("progress comes at a pace one can draw, ends at 100 %, and the second load 
     assert.deepEqual([last.loaded, last.total, last.etaMs], [MODEL_BYTES, MODEL_BYTES, 0]);
     assert.ok(events.length < 3 || events.some((e) => e.bytesPerSecond > 0));
   }
-  assert.equal(world.requests.filter((path) => path.startsWith("/models/")).length, 8 - 1 - 4); // 3 by the test above, 1 here
+  assert.equal(world.requests.slice(from).filter((path) => path.startsWith("/models/")).length, 1);
 });
 
 test("a server that does not say how long the file is", async () => {
@@ -144,14 +145,15 @@ test("an abort at any moment rejects with its reason, stops the download, and le
         if (total && loaded / total >= share && !abort.signal.aborted) (at = performance.now()), abort.abort();
       };
       if (share < 0) (at = performance.now()), abort.abort();
-      const error = await rillm.load("/odd/slow?ms=5", { signal: abort.signal, onProgress }).then(() => null, (e) => e);
-      const kept = await caches.match("/odd/slow?ms=5");
+      const error = await rillm.load("/odd/slow?ms=10", { signal: abort.signal, onProgress }).then(() => null, (e) => e);
+      const kept = await caches.match("/odd/slow?ms=10");
       return { name: error?.name, same: error === abort.signal.reason, ms: performance.now() - at, kept: kept !== undefined };
     }, share);
     assert.deepEqual([seen.name, seen.same, seen.kept], ["AbortError", true, false], `at ${share}`);
     assert.ok(seen.ms < 1000, `${seen.ms} ms at ${share}`);
-    await page.waitForTimeout(200);
-    if (share >= 0 && share < 0.9) assert.ok(world.cut.length > cutBefore, `the download went on at ${share}`);
+    if (share < 0 || share > 0.9) continue;
+    for (let i = 0; i < 20 && world.cut.length === cutBefore; i++) await page.waitForTimeout(100);
+    assert.ok(world.cut.length > cutBefore, `the download went on at ${share}`);
   }
   assert.equal(await page.evaluate(async () => (await rillm.load("/odd/slow?ms=0")).info.architecture), "llama");
 });

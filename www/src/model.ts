@@ -103,7 +103,7 @@ export function generate(model: Model, prompt: () => Prompt, options: Generation
     const { signal: given, ...rest } = checkObject(options);
     signal = checkSignal(given);
     // Names and ranges are the engine's to check.
-    call = { kind: "generate", prompt: prompt(), options: plain(rest, "bad-option", "the options"), ...(script && { script }) };
+    call = { kind: "generate", prompt: prompt(), options: plain(rest, "bad-option", "the options"), aborted: signal?.aborted ?? false, ...(script && { script }) };
   } catch (error) {
     refused = error;
   }

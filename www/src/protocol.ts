@@ -47,7 +47,7 @@ export type Prompt = { messages: readonly ChatMessage[] } | { text: string };
 
 /** A piece of work for the queue. */
 export type Call =
-  | { kind: "generate"; prompt: Prompt; options: EngineOptions; script?: Uint32Array }
+  | { kind: "generate"; prompt: Prompt; options: EngineOptions; aborted: boolean; script?: Uint32Array }
   | { kind: "tokenize"; text: string; special: boolean }
   | { kind: "detokenize"; ids: Uint32Array; special: boolean }
   | { kind: "score"; ids: Uint32Array };

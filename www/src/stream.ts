@@ -50,12 +50,8 @@ export class TextStream implements AsyncIterable<Chunk> {
     }
     if (signal === undefined || this.#over) return;
     const cancel = this.#cancel;
-    if (signal.aborted) {
-      cancel();
-    } else {
-      signal.addEventListener("abort", cancel, { once: true });
-      this.#release = () => signal.removeEventListener("abort", cancel);
-    }
+    signal.addEventListener("abort", cancel, { once: true });
+    this.#release = () => signal.removeEventListener("abort", cancel);
   }
 
   /** Where it is right now: for a display that draws at its own pace. */

@@ -52,7 +52,7 @@ scope.onmessage = ({ data }) => {
       post(known === null ? { kind: "crashed", message: `${describe(error)}; the memory for the model may not be there` } : { kind: "load-failed", error: known });
     });
   } else if (data.kind === "call") {
-    queue.push({ id: data.id, call: data.call, aborted: false });
+    queue.push({ id: data.id, call: data.call, aborted: data.call.kind === "generate" && data.call.aborted });
     void work();
   } else {
     abort(data.id);
@@ -110,7 +110,6 @@ async function run(engine: Engine, job: Job, call: Call): Promise<Reply> {
       }
     }
     case "generate": {
-      if (job.aborted) return { kind: "generated", result: nothing(call.options.seed) };
       const generation = "text" in call.prompt ? engine.complete(call.prompt.text, call.options) : engine.chat([...call.prompt.messages], call.options);
       if (call.script !== undefined) generation.script(call.script);
       const result = await generate(generation, job);
