@@ -149,7 +149,7 @@ sizes() {
 
 page() {
   need_node
-  npx --no-install vite build www/demo --logLevel warn
+  npm run --silent page -- --logLevel warn
   # The default model is served beside the page.
   mkdir -p www/demo/dist/models
   ln -f "$MODELS/$MODEL" www/demo/dist/models/ 2>/dev/null || cp "$MODELS/$MODEL" www/demo/dist/models/
