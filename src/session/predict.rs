@@ -6,7 +6,7 @@ use crate::model::Model;
 use crate::ops::pick::Pick;
 
 /// Prompt tokens that a CPU takes in one pass, whatever the chunk size allows: the bits are the same, and it listens for an abort in between.
-const BITE: usize = 64;
+const BITE: usize = 32;
 
 /// Something that continues ids.
 #[allow(async_fn_in_trait)] // static dispatch, as in `Backend`
