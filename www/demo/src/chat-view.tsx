@@ -3,11 +3,12 @@ import { useEffect, useRef } from "preact/hooks";
 import { busy, draft, live, numbers, send, stop, turns, type Turn } from "./chat.js";
 import { info } from "./state.js";
 
+// What a model of 135 M weights answers well, most of the time.
 const EXAMPLES = [
-  "What is the capital of France?",
-  "Why is the sky blue? Explain it in two sentences.",
-  "Write a short poem about a small stream.",
+  "What is the capital city of Japan?",
+  "What is photosynthesis?",
   "Give me three tips for a good night's sleep.",
+  "Write a short story about a fox who learns to swim.",
 ];
 
 const FINISHES: Partial<Record<string, string>> = { abort: "Stopped", length: "Cut at the length limit" };
