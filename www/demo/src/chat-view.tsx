@@ -1,7 +1,7 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, draft, live, numbers, send, stop, turns, type Turn } from "./chat.js";
-import { info } from "./state.js";
+import { stage } from "./state.js";
 
 // What a model of 135 M weights answers well, most of the time.
 const EXAMPLES = [
@@ -68,7 +68,7 @@ function Examples() {
       <div>
         {EXAMPLES.map((text) => <button type="button" key={text} data-testid="example" onClick={() => void send(text)}>{text}</button>)}
       </div>
-      <p class="note">{info.value?.name} is a small model: it answers quickly, and is sometimes wrong.</p>
+      <p class="note">{stage.value.kind === "ready" && stage.value.label} is sure of itself, and sometimes wrong: check what matters.</p>
     </div>
   );
 }
