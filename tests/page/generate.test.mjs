@@ -20,14 +20,14 @@ const run = async (what, ...args) => {
 
 test("ten lines give an answer that streams", async () => {
   const seen = await run(async () => {
-    const stream = model.chat([{ role: "user", content: "What is the capital of France?" }], { temperature: 0 });
+    const stream = model.chat([{ role: "user", content: "What is photosynthesis?" }], { temperature: 0, repetitionPenalty: 1.1 });
     return collect(stream);
   });
   assert.equal(seen.joined, seen.result.text);
   assert.deepEqual(seen.made, seen.result.tokens);
   assert.equal(seen.result.tokens.length, seen.result.usage.completionTokens);
   assert.ok(seen.chunks.length > 3);
-  assert.match(seen.joined, /Paris/);
+  assert.match(seen.joined, /plants/);
   // The end token is counted, and never shown.
   assert.deepEqual([seen.result.finishReason, seen.result.stopDetail.kind, seen.result.tokens.at(-1)], ["stop", "eos", 2]);
   assert.doesNotMatch(seen.joined, /<\|im_/);
@@ -170,7 +170,7 @@ test("bad options, messages and prompts are refused by name", async () => {
 
 test("text parts and proxies are messages too", async () => {
   const texts = await run(async () => {
-    const content = "What is the capital of France?", deep = (x) => new Proxy(x, { get: (t, k, r) => { const v = Reflect.get(t, k, r); return typeof v === "object" && v !== null ? deep(v) : v; } });
+    const content = "What is the capital city of Japan?", deep = (x) => new Proxy(x, { get: (t, k, r) => { const v = Reflect.get(t, k, r); return typeof v === "object" && v !== null ? deep(v) : v; } });
     const texts = [];
     for (const messages of [[{ role: "user", content }], [{ role: "user", content: [{ type: "text", text: content }] }], deep([{ role: "user", content }])]) texts.push((await model.chat(messages, FAST).result).text);
     return texts;

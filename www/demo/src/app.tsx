@@ -38,7 +38,7 @@ function Header() {
       </div>
       {value.kind === "ready" && (
         <div class="actions">
-          <span class="model-name" data-testid="model-name" title={`${info.value?.architecture}, ${info.value?.quantization}`}>{value.label}</span>
+          <span class="model-name" data-testid="model-name" title={`${info.value?.name} (${info.value?.architecture}, ${info.value?.quantization})`}>{value.label}</span>
           <button type="button" class="quiet" data-testid="change-model" onClick={unload}>Change model</button>
           <button type="button" class="quiet" data-testid="new-chat" disabled={turns.value.length === 0 && !busy.value} onClick={newChat}>New chat</button>
         </div>

@@ -1,13 +1,14 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, draft, live, numbers, send, stop, turns, type Turn } from "./chat.js";
-import { info } from "./state.js";
+import { stage } from "./state.js";
 
+// What a model of 135 M weights answers well, most of the time.
 const EXAMPLES = [
-  "What is the capital of France?",
-  "Why is the sky blue? Explain it in two sentences.",
-  "Write a short poem about a small stream.",
+  "What is the capital city of Japan?",
+  "What is photosynthesis?",
   "Give me three tips for a good night's sleep.",
+  "Write a short story about a fox who learns to swim.",
 ];
 
 const FINISHES: Partial<Record<string, string>> = { abort: "Stopped", length: "Cut at the length limit" };
@@ -67,7 +68,7 @@ function Examples() {
       <div>
         {EXAMPLES.map((text) => <button type="button" key={text} data-testid="example" onClick={() => void send(text)}>{text}</button>)}
       </div>
-      <p class="note">{info.value?.name} is a small model: it answers quickly, and is sometimes wrong.</p>
+      <p class="note">{stage.value.kind === "ready" && stage.value.label} is sure of itself, and sometimes wrong: check what matters.</p>
     </div>
   );
 }

@@ -27,7 +27,8 @@ export async function loadModel({ source, label }: Choice): Promise<void> {
   try {
     const model = await load(source, { signal: mine.signal, onProgress: (p) => (progress.value = p) });
     info.value = model.info;
-    stage.value = { kind: "ready", model, label: model.info.name || label };
+    // Names in files are often those of training runs; ours is known better.
+    stage.value = { kind: "ready", model, label: source === DEFAULT_MODEL.url ? label : model.info.name || label };
     announcement.value = `${label} is ready`;
   } catch (error) {
     if (mine.signal.aborted) return; // who cancelled has set the stage

@@ -69,7 +69,7 @@ function Facts() {
   if (value === null) return null;
   return (
     <dl class="facts block">
-      <div><dt>Runs on</dt><dd data-testid="backend" title={value.backendReason}>{value.backend === "wasm" ? `processor (wasm, ${value.simd})` : `GPU${value.adapter ? ` (${value.adapter})` : ""}`}</dd></div>
+      <div><dt>Runs on</dt><dd data-testid="backend" title={value.backendReason}>{value.backend === "wasm" ? `CPU (wasm, ${value.simd})` : `GPU${value.adapter ? ` (${value.adapter})` : ""}`}</dd></div>
       <div><dt>Threads</dt><dd data-testid="threads">{value.threads}</dd></div>
       <div><dt>Memory</dt><dd data-testid="memory">{megabytes(value.memoryBytes)}</dd></div>
       <div><dt>Model</dt><dd>{count(value.parameters)} weights, {value.quantization}</dd></div>
