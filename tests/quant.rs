@@ -1,4 +1,3 @@
-#![cfg(not(target_arch = "wasm32"))]
 //! Every block format against candle's reading of the same bytes: equal bit for bit, because both compute d * q (+ m) in the same order
 //! of single roundings.
 #![cfg(not(target_arch = "wasm32"))]

@@ -1,4 +1,5 @@
 //! The real model against llama.cpp and a float32 forward, on every instruction set; and the same bits whatever the chunk.
+#![cfg(not(target_arch = "wasm32"))]
 
 mod common;
 
