@@ -4,5 +4,6 @@ pub mod detok;
 pub mod error;
 pub mod gguf;
 pub mod quant;
+pub mod tokenizer;
 
 pub use error::{Code, Error, Result};

@@ -1,0 +1,153 @@
+//! The vocabulary: the texts as the file has them, held once, and what each token is for.
+
+use std::collections::HashMap;
+
+use crate::error::{Result, bail, error};
+use crate::gguf::{Array, Metadata, Strings, Value};
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const BOS: &str = "tokenizer.ggml.bos_token_id";
+const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+/// The keys of tokens that end a text, the main one first.
+const END_KEYS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
+/// Texts of tokens that end a text in the known models; a token with one of them is a control token whatever the file calls it.
+/// Source: llama.cpp's `special_eog_ids` (src/llama-vocab.cpp).
+const END_TEXTS: [&str; 18] = [
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<end_of_turn>",
+    "</s>",
+    "<eos>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
+    "<|endofprompt|>",
+];
+
+/// What a token is for: the values of `tokenizer.ggml.token_type`, in the specification's order from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [Kind::Normal, Kind::Unknown, Kind::Control, Kind::UserDefined, Kind::Unused, Kind::Byte];
+
+    /// Whether its text means something only where control tokens are parsed; it writes nothing.
+    pub(super) fn is_control(self) -> bool {
+        matches!(self, Kind::Control | Kind::Unknown)
+    }
+}
+
+/// The texts, the kinds, and the tokens that begin and end a text.
+#[derive(Debug, Clone)]
+pub(super) struct Vocabulary {
+    texts: Strings,
+    kinds: Vec<Kind>,
+    pub(super) bos: Option<u32>,
+    pub(super) adds_bos: bool,
+    pub(super) eos: Option<u32>,
+    /// Ascending.
+    pub(super) ends: Vec<u32>,
+}
+
+impl Vocabulary {
+    /// Takes the texts and types out of the metadata.
+    pub(super) fn from_metadata(meta: &mut Metadata) -> Result<Vocabulary> {
+        let texts = take_strings(meta, TOKENS)?;
+        if texts.is_empty() {
+            bail!(BadKey, "{TOKENS} is empty");
+        }
+        let types = meta.require_i32s(TYPES)?;
+        if types.len() != texts.len() {
+            bail!(Malformed, "{TYPES} has {} entries, {TOKENS} has {}", types.len(), texts.len());
+        }
+        let mut kinds = Vec::with_capacity(types.len());
+        for (i, &t) in types.iter().enumerate() {
+            match usize::try_from(t).ok().and_then(|t| Kind::ALL.get(t.wrapping_sub(1))) {
+                Some(&kind) => kinds.push(kind),
+                None => bail!(BadKey, "{TYPES}[{i}] is {t}; token types are 1 to {}", Kind::ALL.len()),
+            }
+        }
+        meta.remove(TYPES);
+        let id = |key: &str| match meta.u32(key)? {
+            Some(id) if id as usize >= texts.len() => bail!(BadKey, "{key} is {id}, but the vocabulary has {} tokens", texts.len()),
+            id => Ok(id),
+        };
+        let bos = id(BOS)?;
+        let adds_bos = meta.bool(ADD_BOS)?.unwrap_or(false);
+        if adds_bos && bos.is_none() {
+            bail!(MissingKey, "{ADD_BOS} is true, but the file lacks {BOS}");
+        }
+        let eos = id(END_KEYS[0])?;
+        let mut ends = Vec::new();
+        for key in END_KEYS {
+            ends.extend(id(key)?);
+        }
+        for (i, text) in texts.iter().enumerate() {
+            if END_TEXTS.contains(&text) {
+                kinds[i] = Kind::Control;
+                ends.push(i as u32); // a header has at most 256 MiB
+            }
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        Ok(Vocabulary { texts, kinds, bos, adds_bos, eos, ends })
+    }
+
+    /// How many tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// The literal text.
+    pub(super) fn text(&self, id: u32) -> Option<&str> {
+        self.texts.get(id as usize)
+    }
+
+    /// What the token is for.
+    pub(super) fn kind(&self, id: u32) -> Option<Kind> {
+        self.kinds.get(id as usize).copied()
+    }
+
+    /// The tokens with a text, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str, Kind)> {
+        self.texts.iter().zip(&self.kinds).enumerate().filter(|(_, (text, _))| !text.is_empty()).map(|(i, (text, &kind))| (i as u32, text, kind))
+    }
+
+    /// Text -> id, needed while loading only. Two tokens with one text are refused: ids would be ambiguous.
+    pub(super) fn index(&self) -> Result<HashMap<&str, u32>> {
+        let mut index = HashMap::with_capacity(self.len());
+        for (id, text, _) in self.iter() {
+            if let Some(first) = index.insert(text, id) {
+                bail!(Malformed, "{TOKENS} has {text:?} twice, as {first} and as {id}");
+            }
+        }
+        Ok(index)
+    }
+}
+
+/// Takes an array of strings out of the metadata.
+pub(super) fn take_strings(meta: &mut Metadata, key: &str) -> Result<Strings> {
+    meta.require_strings(key)?; // absent or of another type
+    match meta.remove(key) {
+        Some(Value::Array(Array::Strings(strings))) => Ok(strings),
+        _ => Err(error!(Internal, "metadata key {key:?} changed its type")),
+    }
+}
