@@ -1,5 +1,6 @@
 //! Rillm runs a quantized small language model inside a browser tab, on WebGPU or SIMD wasm, and natively.
 
+pub mod chat;
 pub mod detok;
 pub mod error;
 pub mod gguf;
