@@ -4,7 +4,7 @@
 //! `strftime_now` and JSON as Python writes it. A template is a program out of a file that anyone may have made, so its steps are
 //! counted and bounded.
 //!
-//! **What a message says never becomes a control token, what the template says does**: see [`guard`].
+//! **What a message says never becomes a control token, what the template says does**: see `chat/guard.rs`.
 
 mod guard;
 mod message;

@@ -1,7 +1,7 @@
 //! Text <-> token ids, from GGUF metadata alone.
 //!
-//! A text is first cut at special tokens ([`special`]), then each rest is encoded by the vocabulary's own kind: today byte-level BPE
-//! ([`bpe`] over the pieces of [`pretokenize`]). The ids are llama.cpp's, which the golden files in `tests/data` hold.
+//! A text is first cut at special tokens (`special`), then each rest is encoded by the vocabulary's own kind: today byte-level BPE
+//! (`bpe` over the pieces of `pretokenize`). The ids are llama.cpp's, which the golden files in `tests/data` hold.
 
 mod bpe;
 mod pretokenize;

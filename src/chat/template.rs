@@ -41,6 +41,9 @@ pub(super) fn environment() -> Environment<'static> {
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
     env.add_filter("tojson", tojson);
+    // Python's strings and mappings have a length and items too, and nothing can be said of none
+    env.add_test("sequence", |v: &Value| matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String));
+    env.add_test("iterable", |v: &Value| matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Iterable));
     env.set_formatter(|out, state, value| {
         weigh(state, value, 0)?;
         minijinja::escape_formatter(out, state, value)

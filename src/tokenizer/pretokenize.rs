@@ -1,7 +1,7 @@
 //! Cutting text into the pieces within which BPE merges.
 //!
-//! Written out by hand: the pattern has four classes of characters and one look-ahead, and a regex engine for it would be slower and
-//! half a megabyte of wasm. `\p{N}` and `\s` are exactly [`char::is_numeric`] and [`char::is_whitespace`]; `\p{L}` is not
+//! Written out by hand: the pattern has four classes of characters and one look-ahead, so a regex engine with its look-ahead and its
+//! tables would be a large dependency for a short loop. `\p{N}` and `\s` are exactly [`char::is_numeric`] and [`char::is_whitespace`]; `\p{L}` is not
 //! [`char::is_alphabetic`] (that one has vowel signs and circled letters too), so letters come from the table of general categories.
 //! The property test below compares with the published pattern in a regex engine.
 
