@@ -175,7 +175,7 @@ wasm_tests() {
     wasm-pack test --mode no-install --headless --chrome --chromedriver "$CHROMEDRIVER" --test ops --test browser
 }
 
-page_tests() { node --test --test-concurrency=1 --test-reporter=spec tests/page/; }
+page_tests() { node --test --test-concurrency=1 --test-reporter=spec tests/page/*.test.mjs; }
 
 long_files() {
   local long
