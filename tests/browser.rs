@@ -40,6 +40,8 @@ async fn the_real_model_gives_the_golden_scores() {
     while !engine.score_step(&mut scoring).await.unwrap() {}
     let logprobs: Vec<f32> = scoring.picks().iter().map(|p| p.logprob).collect();
     golden::check_score(&golden, &logprobs);
+    let right = golden::stored_reference();
+    golden::check_reference(&right, &logprobs[..right.len()]);
 
     let mut margins = Vec::new();
     for (ids, prompt) in golden::greedy(&golden) {

@@ -51,3 +51,16 @@ pub fn check_greedy(margins: &[f32]) {
     println!("{seen}");
     assert!(share(0.0) >= 0.95 && share(0.6) >= 0.99 && max <= 1.2, "{seen}");
 }
+
+/// Against the scalar path of the same kernels (`tests/reference.rs`): at most 0.002 on average.
+pub fn check_reference(right: &[f32], ours: &[f32]) {
+    assert_eq!(right.len(), ours.len());
+    let mean = right.iter().zip(ours).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / right.len() as f64;
+    println!("against the scalar path: {mean:.6} on average");
+    assert!(mean <= 0.002, "the mean difference to the scalar path is {mean:.6}, more than 0.002");
+}
+
+/// What the scalar path says of the first tokens of the golden text (`tests/reference.rs`).
+pub fn stored_reference() -> Vec<f32> {
+    serde_json::from_str(include_str!("../data/smollm2-reference.json")).unwrap()
+}

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each binary uses a part
 
 pub mod blocks;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod gguf_writer;
 pub mod golden;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod models;

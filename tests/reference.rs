@@ -1,0 +1,136 @@
+//! The whole model against a forward made of nothing but the operations' scalar `reference()`s, in f64, over the dequantized file.
+//!
+//! With float weights the two agree to the rounding of f32. With int8 activations they can't: a difference of 1e-7 somewhere turns one
+//! value of a block the other way, which is a step of 1/127 there and moves others over their edges; after a few layers the roundings are
+//! as good as independent, and the distance is that of two correct engines (0.06 to 0.09 on average). So a quantized model is held
+//! against this reference within the limits of a score, and against the *scalar path* of the same kernels to the bit. What that path says
+//! is stored in `tests/data/smollm2-reference.json`, so that a browser can be held against it (at most 0.002 on average).
+//! `RILLM_WRITE_REFERENCE=1 cargo test --features cli --test reference` writes it anew.
+#![cfg(not(target_arch = "wasm32"))]
+
+mod common;
+
+use common::gguf_writer::TinyModel;
+use common::{golden, models};
+use pollster::block_on;
+use rillm::backend::cpu::{Cpu, Variant};
+use rillm::gguf::Gguf;
+use rillm::load::{LoadOptions, Loader};
+use rillm::model::Config;
+use rillm::ops::norm_linear::Activation;
+use rillm::ops::rope_append::Rope;
+use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append};
+use rillm::quant::Format;
+use rillm::session::Engine;
+
+const TOKENS: usize = 128;
+const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm2-reference.json");
+
+/// A file, dequantized a tensor at a time.
+struct Weights {
+    bytes: Vec<u8>,
+    gguf: Gguf,
+}
+
+impl Weights {
+    fn get(&self, name: &str) -> (Vec<f32>, linear::Params) {
+        let t = self.gguf.tensor(name).unwrap();
+        let range = self.gguf.file_range(t);
+        let mut out = vec![0.0; t.rows() * t.cols()];
+        t.format.dequantize(&self.bytes[range.start as usize..range.end as usize], &mut out);
+        (out, linear::Params::new(t.format, t.rows(), t.cols()))
+    }
+}
+
+/// The log-probability of each token after the first.
+fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
+    let table = w.get("token_embd.weight");
+    let c = Config::from_metadata(&w.gguf.metadata, table.1.rows).unwrap();
+    let (n, q_width, kv_width) = (ids.len(), c.heads * c.head_dim, c.kv_heads * c.head_dim);
+    let rope = Rope { dim: c.rope_dim, base: c.rope_base, scale: c.rope_scale, factors: Vec::new(), pairs: c.rope_pairs };
+    let rope = rope_append::Params { start: 0, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, rope };
+    let scale = 1.0 / (c.head_dim as f32).sqrt();
+    let look = attend::Params { start: 0, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, scale, window: None };
+    let (plain, gated) =
+        (norm_linear::Params { eps: c.eps, activation: None }, norm_linear::Params { eps: c.eps, activation: Some(Activation::Silu) });
+    let product = |x: &[f32], w: &(Vec<f32>, linear::Params)| {
+        let mut y = vec![0.0; x.len() / w.1.cols * w.1.rows];
+        linear::reference(x, &w.0, &mut y, &w.1);
+        y
+    };
+
+    let mut x = vec![0.0; n * c.dim];
+    embed::reference(&table.0, ids, &mut x, &embed::Params { scale: 1.0 });
+    let mut pending: Option<Vec<f32>> = None;
+    for layer in 0..c.layers {
+        let get = |name: &str| w.get(&format!("blk.{layer}.{name}.weight"));
+        let [wq, wk, wv, gate, up] = ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"].map(get);
+        let norm = get("attn_norm").0;
+        let qkv = norm_linear::reference(&mut x, pending.as_deref(), &norm, &[(&wq.0, wq.1), (&wk.0, wk.1), (&wv.0, wv.1)], &plain);
+        let [mut q, mut k, v] = <[Vec<f32>; 3]>::try_from(qkv).unwrap();
+        let (mut keys, mut values) = (vec![0; n * kv_width], vec![0; n * kv_width]);
+        rope_append::reference(&mut q, &mut k, &v, &mut keys, &mut values, &rope);
+        let mut heads = vec![0.0; n * q_width];
+        attend::reference(&q, &keys, &values, &mut heads, &look);
+        let attention = product(&heads, &get("attn_output"));
+        let norm = get("ffn_norm").0;
+        let h = norm_linear::reference(&mut x, Some(&attention), &norm, &[(&gate.0, gate.1), (&up.0, up.1)], &gated);
+        pending = Some(product(&h[0], &get("ffn_down")));
+    }
+    let logits = norm_linear::reference(&mut x, pending.as_deref(), &w.get("output_norm.weight").0, &[(&table.0, table.1)], &plain);
+    let rows = logits[0].chunks_exact(c.vocab).zip(&ids[1..]);
+    rows.map(|(logits, &target)| pick::reference(logits, Some(target)).unwrap().logprob).collect()
+}
+
+fn score(variant: Variant, bytes: &[u8], ids: &[u32]) -> Vec<f32> {
+    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), LoadOptions { context_length: Some(256) });
+    loader.push(bytes).unwrap();
+    let mut engine = Engine::new(loader.finish().unwrap());
+    let mut scoring = engine.score(ids.to_vec()).unwrap();
+    while !block_on(engine.score_step(&mut scoring)).unwrap() {}
+    scoring.picks().iter().map(|p| p.logprob).collect()
+}
+
+fn mean_difference(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / a.len() as f64
+}
+
+#[test]
+fn with_float_weights_the_forward_is_its_reference() {
+    for (format, tied, heads, kv_heads) in [(Format::F32, true, 4, 2), (Format::F16, false, 4, 4), (Format::BF16, true, 6, 1)] {
+        let model = TinyModel { format, tied, heads, kv_heads, layers: 3, context: 256, ..TinyModel::default() };
+        let bytes = model.bytes();
+        let gguf = Gguf::parse_whole(&bytes).unwrap();
+        let vocab = gguf.tensor("token_embd.weight").unwrap().rows() as u32;
+        let ids: Vec<u32> = (0..150).map(|i| (i * 37 + 11) % vocab).collect();
+        let right = reference(&Weights { bytes: bytes.clone(), gguf }, &ids);
+        let spread = right.iter().copied().fold(f32::NEG_INFINITY, f32::max) - right.iter().copied().fold(f32::INFINITY, f32::min);
+        assert!(spread > 0.5, "all log-probabilities are alike: the test would see nothing");
+        for variant in Variant::available() {
+            let off = mean_difference(&score(variant, &bytes, &ids), &right);
+            assert!(off < 2e-4, "{format:?}, {variant:?}: {off}"); // f16 keys and values fall to either side
+        }
+    }
+}
+
+#[test]
+fn the_real_model_is_near_its_reference_and_equal_to_the_scalar_path() {
+    let bytes = std::fs::read(models::path(models::SMOLLM2)).unwrap();
+    let ids = golden::ids(&golden::smollm2()["logprobs"]["ids"])[..TOKENS].to_vec();
+    let ours = score(Variant::detect(), &bytes, &ids);
+    let scalar = score(Variant::Scalar, &bytes, &ids);
+    assert_eq!(ours, scalar);
+
+    if std::env::var_os("RILLM_WRITE_REFERENCE").is_some() {
+        std::fs::write(STORED, serde_json::to_string(&scalar).unwrap() + "\n").unwrap();
+    }
+    let stored: Vec<f32> = serde_json::from_str(&std::fs::read_to_string(STORED).unwrap()).unwrap();
+    golden::check_reference(&stored, &ours);
+
+    let gguf = Gguf::parse_whole(&bytes).unwrap();
+    let right = reference(&Weights { bytes, gguf }, &ids);
+    let off = mean_difference(&right, &ours);
+    println!("against the reference in f64: {off:.4} on average");
+    assert!(off <= 0.10, "{off}");
+}
