@@ -77,7 +77,8 @@ fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
         let h = norm_linear::reference(&mut x, Some(&attention), &norm, &[(&gate.0, gate.1), (&up.0, up.1)], &gated);
         pending = Some(product(&h[0], &get("ffn_down")));
     }
-    let logits = norm_linear::reference(&mut x, pending.as_deref(), &w.get("output_norm.weight").0, &[(&table.0, table.1)], &plain);
+    let output = if w.gguf.tensor("output.weight").is_some() { w.get("output.weight") } else { table };
+    let logits = norm_linear::reference(&mut x, pending.as_deref(), &w.get("output_norm.weight").0, &[(&output.0, output.1)], &plain);
     let rows = logits[0].chunks_exact(c.vocab).zip(&ids[1..]);
     rows.map(|(logits, &target)| pick::reference(logits, Some(target)).unwrap().logprob).collect()
 }

@@ -383,7 +383,7 @@ fn load(path: &Path, context_length: Option<usize>, quiet: bool) -> Result<Engin
     let io = |e: std::io::Error| Error::new(Code::Io, format!("{}: {e}", path.display()));
     let mut file = File::open(path).map_err(io)?;
     let meta = file.metadata().map_err(io)?;
-    let total = meta.is_file().then(|| meta.len());
+    let total = meta.is_file().then_some(meta.len());
     let bar = match total {
         Some(total) if !quiet && std::io::stderr().is_terminal() => ProgressBar::new(total),
         _ => ProgressBar::hidden(),
