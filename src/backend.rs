@@ -95,7 +95,7 @@ pub enum Want<'a> {
         /// The tokens that the repetition penalty looks at.
         recent: &'a [u32],
     },
-    /// The last row's logits, [vocab], read back whole.
+    /// The last row's logits, `[vocab]`, read back whole.
     Logits,
 }
 
@@ -104,7 +104,7 @@ pub enum Want<'a> {
 pub struct Output {
     /// One for each row that was asked for.
     pub picks: Vec<Pick>,
-    /// The logits, where they were asked for, [vocab].
+    /// The logits, where they were asked for, `[vocab]`.
     pub logits: Vec<f32>,
 }
 

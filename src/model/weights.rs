@@ -25,11 +25,11 @@ pub struct Layer {
 /// The weights of a model.
 #[derive(Debug, Clone)]
 pub struct Weights {
-    /// [vocab, dim]
+    /// `[vocab, dim]`
     pub embedding: Tensor,
-    /// [vocab, dim]; the embedding again where the file has no `output.weight`.
+    /// `[vocab, dim]`; the embedding again where the file has no `output.weight`.
     pub output: Tensor,
-    /// [dim]
+    /// `[dim]`
     pub output_norm: Tensor,
     /// One for each layer.
     pub layers: Vec<Layer>,

@@ -7,7 +7,7 @@ pub struct Params {
     pub scale: f32,
 }
 
-/// out[i] = scale * table[ids[i]]. `table`: [vocab, dim] dequantized; `out`: [ids, dim].
+/// `out[i] = scale * table[ids[i]]`. `table`: `[vocab, dim]` dequantized; `out`: `[ids, dim]`.
 pub fn reference(table: &[f32], ids: &[u32], out: &mut [f32], p: &Params) {
     let dim = out.len() / ids.len().max(1);
     for (row, &id) in out.chunks_exact_mut(dim.max(1)).zip(ids) {

@@ -38,7 +38,7 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     x.iter().zip(weight).map(|(&v, &w)| (f64::from(v) * by * f64::from(w)) as f32).collect()
 }
 
-/// `x`: [tokens, dim], becomes the new residual; `pending`: what is added first, [tokens, dim]; `weight`: [dim];
+/// `x`: `[tokens, dim]`, becomes the new residual; `pending`: what is added first, `[tokens, dim]`; `weight`: `[dim]`;
 /// `matrices`: dequantized [rows, dim] with their parameters. Returns an output [tokens, rows] for each (one with an activation).
 pub fn reference(x: &mut [f32], pending: Option<&[f32]>, weight: &[f32], matrices: &[(&[f32], linear::Params)], p: &Params) -> Vec<Vec<f32>> {
     if let Some(pending) = pending {

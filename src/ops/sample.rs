@@ -51,7 +51,7 @@ impl Params {
     }
 }
 
-/// The buffers of [`reference`], reused from call to call: after the first call for a vocabulary nothing is allocated.
+/// The buffers of [`reference()`], reused from call to call: after the first call for a vocabulary nothing is allocated.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// The logits after the penalty. `[vocabulary]`
