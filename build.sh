@@ -15,10 +15,8 @@ WASM_GZ_LIMIT=600
 # No source file may be longer: split it.
 LINES_LIMIT=450
 
-# The wasm variant: instruction set extensions that every engine with SIMD has. Each flavour of flags has a target folder of its own,
-# so that they do not evict one another.
+# The flags of the wasm build are in .cargo/config.toml. Wasm has a target folder of its own, so that the flavours do not evict one another.
 WASM_TARGET=wasm32-unknown-unknown
-SIMD128_FLAGS="-C target-feature=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals"
 WASM_OPT_FEATURES="--enable-simd --enable-bulk-memory --enable-bulk-memory-opt --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals --enable-reference-types --enable-multivalue"
 
 times=()
@@ -115,10 +113,10 @@ PY
   touch "$stamp"
 }
 
-# build_wasm NAME FLAGS: one variant of the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
+# build_wasm NAME: the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
 build_wasm() {
-  local name=$1 flags=$2
-  RUSTFLAGS=$flags cargo build --quiet --release --lib --target "$WASM_TARGET" --target-dir target-wasm
+  local name=$1
+  cargo build --quiet --release --lib --target "$WASM_TARGET" --target-dir target-wasm
   wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$WASM_TARGET/release/rillm.wasm"
   # shellcheck disable=SC2086 # a list of flags
   npx --no-install wasm-opt -O3 $WASM_OPT_FEATURES "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
@@ -130,7 +128,7 @@ pkg() {
   need_node
   rm -rf pkg
   mkdir -p pkg
-  build_wasm rillm_wasm "$SIMD128_FLAGS"
+  build_wasm rillm_wasm
   npx --no-install tsc -p www/src
   local version
   version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
@@ -171,8 +169,7 @@ rust_tests() {
 
 # The same kernels and sessions in a browser's worker, on the SIMD that the package uses.
 wasm_tests() {
-  RUSTFLAGS=$SIMD128_FLAGS CARGO_TARGET_DIR=target-wasm WASM_BINDGEN_TEST_TIMEOUT=900 \
-    wasm-pack test --mode no-install --headless --chrome --chromedriver "$CHROMEDRIVER" --test ops --test browser
+  CARGO_TARGET_DIR=target-wasm wasm-pack test --mode no-install --headless --chrome --chromedriver "$CHROMEDRIVER" --test ops --test browser
 }
 
 page_tests() { node --test --test-concurrency=1 --test-reporter=spec tests/page/*.test.mjs; }
@@ -187,7 +184,7 @@ long_files() {
 
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet; }
 
-clippy_wasm() { RUSTFLAGS=$SIMD128_FLAGS cargo clippy --quiet --lib --target "$WASM_TARGET" --target-dir target-wasm -- -D warnings; }
+clippy_wasm() { cargo clippy --quiet --lib --target "$WASM_TARGET" --target-dir target-wasm -- -D warnings; }
 
 # ---- verbs
 

@@ -72,6 +72,9 @@ impl Config {
         if head_dim == 0 || head_dim % 2 != 0 {
             bail!(BadKey, "heads of {head_dim} values ({:?}, {:?}) can't be rotated in pairs", key("embedding_length"), key("attention.head_count"));
         }
+        if heads as u64 * head_dim as u64 > u64::from(MAX_WIDTH) {
+            bail!(BadKey, "{heads} heads of {head_dim} values ({:?}) are more than any model has", key("attention.head_count"));
+        }
         if let Some(value) = meta.u32(&key("attention.value_length"))?
             && value as usize != head_dim
         {

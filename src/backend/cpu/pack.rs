@@ -86,9 +86,11 @@ macro_rules! with_groups {
     };
 }
 
-fn zeroed<T: Default + Clone>(n: usize, name: &str) -> Result<Vec<T>> {
+fn zeroed<T: Default + Clone>(n: u64, name: &str) -> Result<Vec<T>> {
+    let refusal = || error!(OutOfMemory, "tensor {name:?} needs {} MiB, which is not to be had", (n * size_of::<T>() as u64) >> 20);
+    let n = usize::try_from(n).map_err(|_| refusal())?;
     let mut v = Vec::new();
-    v.try_reserve_exact(n).map_err(|_| error!(OutOfMemory, "tensor {name:?} needs {} MiB, which is not to be had", (n * size_of::<T>()) >> 20))?;
+    v.try_reserve_exact(n).map_err(|_| refusal())?;
     v.resize(n, T::default());
     Ok(v)
 }
@@ -96,8 +98,8 @@ fn zeroed<T: Default + Clone>(n: usize, name: &str) -> Result<Vec<T>> {
 impl Packed {
     /// The memory of a matrix, made once at its exact size.
     pub fn new(name: &str, format: Format, rows: usize, cols: usize) -> Result<Self> {
-        let bands = rows.div_ceil(ROWS);
-        let (blocks, eights) = (bands * cols.div_ceil(BLOCK), bands * cols.div_ceil(8));
+        let bands = rows.div_ceil(ROWS) as u64; // in u64: the product may be more than a 32-bit usize
+        let (blocks, eights) = (bands * cols.div_ceil(BLOCK) as u64, bands * cols.div_ceil(8) as u64);
         let groups = match format {
             Format::Q4_0 | Format::Q4_1 | Format::Q4_K => Groups::Bits4(zeroed(blocks, name)?),
             Format::Q5_0 | Format::Q5_1 | Format::Q5_K => Groups::Bits5(zeroed(blocks, name)?),
