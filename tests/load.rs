@@ -144,7 +144,9 @@ fn what_the_metadata_lacks_or_has_wrong_is_named() {
         refused(&changed(|f| f.remove(key)), Code::MissingKey, &[key]);
         refused(&changed(|f| f.set(key, Value::Bool(true))), Code::BadKey, &[key]);
     }
-    for key in ["llama.block_count", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.head_count_kv"] {
+    for key in
+        ["llama.block_count", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.head_count_kv"]
+    {
         refused(&changed(|f| f.set(key, Value::U32(0))), Code::BadKey, &[key]);
         refused(&changed(|f| f.set(key, Value::U32(u32::MAX))), Code::BadKey, &[key]);
     }
