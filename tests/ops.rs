@@ -10,7 +10,7 @@ use common::blocks::random_rows;
 use rillm::backend::cpu::{Cpu, Variant};
 use rillm::backend::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, TensorSpec, Want};
 use rillm::ops::rope_append::{Pairs, Rope};
-use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append, shift};
+use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append, sample, shift};
 use rillm::quant::Format;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test;
@@ -352,4 +352,20 @@ fn picks_equal_the_reference_over_the_logits() {
         let pick = pollster::block_on(b.cpu.read()).unwrap().picks[0];
         assert_eq!(pick::reference(&logits, Some(17)).map(|p| p.top_id), Some(pick.top_id));
     }
+}
+
+/// One story, pinned: native and wasm, any instruction set, now and later.
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
+fn a_seed_draws_the_same_ids_on_every_platform() {
+    let mut random = Random::new(9);
+    let logits: Vec<f32> = (0..5000).map(|_| random.normal() * 2.0).collect();
+    let mut scratch = sample::Scratch::default();
+    let mut hash = 0u32;
+    for position in 0..300 {
+        let top_p = if position % 2 == 0 { 1.0 } else { 0.9 };
+        let params = sample::Params { temperature: 3.0, top_k: 0, top_p, min_p: 0.0, repetition_penalty: 1.0, seed: 1, position };
+        hash = hash.wrapping_mul(31).wrapping_add(sample::reference(&logits, &[], &params, &mut scratch).unwrap());
+    }
+    assert_eq!(hash, 3_051_129_121);
 }
