@@ -3,6 +3,8 @@
 //! Methods that take `Params` only record (or, on a CPU, do) the work; [`Backend::read`] is the one that waits. Buffers of activations are
 //! named by [`Slot`], weights by [`Tensor`]; both are made while loading.
 
+#[cfg(feature = "candle")]
+pub mod candle;
 pub mod cpu;
 
 use std::ops::Range;
@@ -115,6 +117,8 @@ pub trait Backend {
     fn describe(&self) -> (&'static str, &'static str);
     /// Bytes held now by weights, cache and buffers.
     fn bytes(&self) -> usize;
+    /// The most prompt tokens that are worth one pass; between two passes an abort is heard.
+    fn bite(&self) -> usize;
 
     /// Makes a weight tensor's memory, once, at its exact size.
     fn tensor(&mut self, spec: &TensorSpec) -> Result<Tensor>;
@@ -131,14 +135,15 @@ pub trait Backend {
     fn embed(&mut self, table: Tensor, ids: Ids, out: Slot, p: &embed::Params);
     /// Adds what is pending, normalizes, multiplies with one to three matrices.
     fn norm_linear(&mut self, x: Residual, norm: Tensor, outputs: &[(Tensor, Slot)], p: &norm_linear::Params);
-    /// Rotates `q` and `k` in place and appends `k` and `v` to the layer's cache.
-    fn rope_append(&mut self, layer: usize, q: Slot, k: Slot, v: Slot, p: &rope_append::Params);
+    /// Normalizes the heads of `q` and `k` (where there are `norms`, for q and for k), rotates them in place, and appends `k` and `v` to the
+    /// layer's cache.
+    fn rope_append(&mut self, layer: usize, q: Slot, k: Slot, v: Slot, norms: Option<[Tensor; 2]>, p: &rope_append::Params);
     /// Looks back at the layer's cache.
     fn attend(&mut self, layer: usize, q: Slot, out: Slot, p: &attend::Params);
     /// x [tokens, cols] -> out [tokens, rows].
     fn linear(&mut self, x: Slot, w: Tensor, out: Slot);
-    /// Moves cached positions of every layer and turns the keys back by as much.
-    fn shift(&mut self, p: &shift::Params);
+    /// Moves cached positions of a layer and turns the keys back by as much.
+    fn shift(&mut self, layer: usize, p: &shift::Params);
     /// The last step: adds what is pending, normalizes the rows that are asked for, multiplies with the output matrix in blocks of the
     /// vocabulary, and picks.
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want);

@@ -102,6 +102,8 @@ codes! {
     Io = "io",
     /// The memory that the model needs is not to be had.
     OutOfMemory = "out-of-memory",
+    /// The device that was asked for is not there, or failed.
+    Device = "device",
     /// A bug in this crate.
     Internal = "internal",
 }

@@ -3,11 +3,10 @@
 mod config;
 pub mod weights;
 
-pub use config::Config;
+pub use config::{Attention, Config};
 
-use crate::backend::{Backend, CacheSpec, Ids, Output, Residual, Slot, Want};
+use crate::backend::{Backend, CacheSpec, Ids, Output, Residual, Slot, Tensor, Want};
 use crate::error::{Result, bail};
-use crate::ops::norm_linear::Activation;
 use crate::ops::rope_append::Rope;
 use crate::ops::{attend, embed, norm_linear, rope_append, shift};
 use weights::Weights;
@@ -32,7 +31,8 @@ pub struct Model<B> {
     config: Config,
     weights: Weights,
     buffers: Buffers,
-    rope: Rope,
+    /// For each kind of attention.
+    ropes: Vec<Rope>,
     /// Positions in the cache: where the next token goes.
     cached: usize,
     /// Positions that fit.
@@ -58,8 +58,10 @@ impl<B: Backend> Model<B> {
             gate: slot(c.ffn_dim),
             up: slot(c.ffn_dim),
         };
-        let rope = Rope { dim: c.rope_dim, base: c.rope_base, scale: c.rope_scale, factors: rope_factors, pairs: c.rope_pairs };
-        Ok(Self { backend, config, weights, buffers, rope, cached: 0, context, passes: 0 })
+        let rope =
+            |a: &Attention| Rope { dim: c.rope_dim, base: a.rope_base, scale: a.rope_scale, factors: rope_factors.clone(), pairs: c.rope_pairs };
+        let ropes = c.attention.iter().map(rope).collect();
+        Ok(Self { backend, config, weights, buffers, ropes, cached: 0, context, passes: 0 })
     }
 
     /// The shape and settings.
@@ -96,8 +98,10 @@ impl<B: Backend> Model<B> {
     pub fn shift(&mut self, keep: usize, drop: usize) {
         let from = (keep + drop).min(self.cached);
         let (c, to) = (&self.config, keep.min(from));
-        let p = shift::Params { from: from..self.cached, to, kv_heads: c.kv_heads, head_dim: c.head_dim, rope: self.rope.clone() };
-        self.backend.shift(&p);
+        for (layer, &kind) in c.kinds.iter().enumerate() {
+            let rope = self.ropes[kind].clone();
+            self.backend.shift(layer, &shift::Params { from: from..self.cached, to, kv_heads: c.kv_heads, head_dim: c.head_dim, rope });
+        }
         self.cached -= from - to;
     }
 
@@ -114,29 +118,31 @@ impl<B: Backend> Model<B> {
             bail!(PromptTooLong, "{} tokens are in the context of {} already; {n} more do not fit", self.cached, self.context);
         }
         let (backend, start) = (&mut self.backend, self.cached);
-        let rope = rope_append::Params { start, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, rope: self.rope.clone() };
-        let scale = 1.0 / (c.head_dim as f32).sqrt();
-        let look = attend::Params { start, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, scale, window: None };
-        let project = norm_linear::Params { eps: c.eps, activation: None };
-        let gated = norm_linear::Params { eps: c.eps, activation: Some(Activation::Silu) };
+        let (heads, kv_heads, head_dim, eps, scale) = (c.heads, c.kv_heads, c.head_dim, c.eps, c.attention_scale);
+        let rope = |rope: &Rope| rope_append::Params { start, heads, kv_heads, head_dim, rope: rope.clone(), eps };
+        let ropes: Vec<_> = self.ropes.iter().map(rope).collect();
+        let look = |a: &Attention| attend::Params { start, heads, kv_heads, head_dim, scale, window: a.window };
+        let looks: Vec<_> = c.attention.iter().map(look).collect();
+        let project = norm_linear::Params { eps, activation: None };
+        let gated = norm_linear::Params { eps, activation: Some(c.activation) };
 
         backend.begin(n)?;
-        backend.embed(self.weights.embedding, Ids::Host(ids), b.x[0], &embed::Params { scale: 1.0 }); // x: [n, dim]
+        backend.embed(self.weights.embedding, Ids::Host(ids), b.x[0], &embed::Params { scale: c.embedding_scale }); // x: [n, dim]
         let mut x = Stream { at: 0, slots: b.x, pending: None };
-        for (i, w) in self.weights.layers.iter().enumerate() {
-            // x += attention(norm(x))
+        for (i, (w, &kind)) in self.weights.layers.iter().zip(&c.kinds).enumerate() {
+            // x += post_norm(attention(norm(x)))
             backend.norm_linear(x.take(), w.attn_norm, &[(w.q, b.q), (w.k, b.k), (w.v, b.v)], &project); // q: [n, heads, head_dim]; k, v: [n, kv_heads, head_dim]
-            backend.rope_append(i, b.q, b.k, b.v, &rope);
-            backend.attend(i, b.q, b.heads, &look); // [n, heads, head_dim]
+            backend.rope_append(i, b.q, b.k, b.v, w.head_norms, &ropes[kind]);
+            backend.attend(i, b.q, b.heads, &looks[kind]); // [n, heads, head_dim]
             backend.linear(b.heads, w.attn_output, b.pending); // [n, dim]
-            x.pending = Some(b.pending);
-            // x += down(silu(gate(norm(x))) * up(norm(x)))
+            x.pending = Some((b.pending, w.attn_post_norm));
+            // x += post_norm(down(activation(gate(norm(x))) * up(norm(x))))
             backend.norm_linear(x.take(), w.ffn_norm, &[(w.gate, b.gate), (w.up, b.up)], &gated); // gate: [n, ffn]
             backend.linear(b.gate, w.down, b.pending); // [n, dim]
-            x.pending = Some(b.pending);
+            x.pending = Some((b.pending, w.ffn_post_norm));
         }
         if let Some(want) = want {
-            backend.sample(x.take(), self.weights.output_norm, self.weights.output, c.eps, want); // logits: [rows wanted, vocab], in blocks
+            backend.sample(x.take(), self.weights.output_norm, self.weights.output, eps, want); // logits: [rows wanted, vocab], in blocks
         }
         let output = backend.read().await?;
         self.cached += n;
@@ -149,14 +155,14 @@ impl<B: Backend> Model<B> {
 struct Stream {
     at: usize,
     slots: [Slot; 2],
-    pending: Option<Slot>,
+    pending: Option<(Slot, Option<Tensor>)>,
 }
 
 impl Stream {
     /// Hands the stream to an op, which settles what is pending into the other buffer.
     fn take(&mut self) -> Residual {
         let (x, sum) = (self.slots[self.at], self.slots[1 - self.at]);
-        let pending = self.pending.take().map(|slot| (slot, None));
+        let pending = self.pending.take();
         if pending.is_some() {
             self.at = 1 - self.at;
         }

@@ -1,11 +1,12 @@
 //! Text <-> token ids, from GGUF metadata alone.
 //!
-//! A text is first cut at special tokens (`special`), then each rest is encoded by the vocabulary's own kind: today byte-level BPE
-//! (`bpe` over the pieces of `pretokenize`). The ids are llama.cpp's, which the golden files in `tests/data` hold.
+//! A text is first cut at special tokens (`special`), then each rest is encoded by the vocabulary's own kind: byte-level BPE (`bpe` over the
+//! pieces of `pretokenize`) or SentencePiece's merges by score (`spm`). The ids are llama.cpp's, which the golden files in `tests/data` hold.
 
 mod bpe;
 mod pretokenize;
 mod special;
+mod spm;
 #[cfg(test)]
 mod tests;
 mod vocab;
@@ -15,8 +16,10 @@ use std::borrow::Cow;
 use crate::error::{Result, bail};
 use crate::gguf::Metadata;
 use bpe::Bpe;
+use pretokenize::Pretokenizer;
 use special::{Part, Specials};
-use vocab::{Kind, Vocabulary};
+use spm::Spm;
+use vocab::{Defaults, Kind, Vocabulary};
 
 const MODEL: &str = "tokenizer.ggml.model";
 
@@ -38,6 +41,8 @@ pub struct Tokenizer {
 enum Scheme {
     /// `tokenizer.ggml.model` = `gpt2`.
     Bpe(Bpe),
+    /// `tokenizer.ggml.model` = `llama`.
+    Spm(Spm),
 }
 
 impl Tokenizer {
@@ -46,12 +51,20 @@ impl Tokenizer {
     /// # Errors
     /// `unsupported-tokenizer` names a model or pre-tokenizer that is not known; `missing-key`, `bad-key` and `malformed` name the key.
     pub fn from_metadata(meta: &mut Metadata) -> Result<Tokenizer> {
-        let model = meta.require_str(MODEL)?;
-        if model != "gpt2" {
-            bail!(UnsupportedTokenizer, "tokenizer model {model:?} ({MODEL}) is not supported; \"gpt2\" is");
-        }
-        let vocab = Vocabulary::from_metadata(meta)?;
-        let scheme = Scheme::Bpe(Bpe::from_metadata(meta, &vocab)?);
+        let (vocab, scheme) = match meta.require_str(MODEL)? {
+            "gpt2" => {
+                let pre = Pretokenizer::from_metadata(meta)?;
+                let vocab = Vocabulary::from_metadata(meta, Defaults { adds_bos: pre.adds_bos(), ..Defaults::default() })?;
+                let bpe = Bpe::from_metadata(meta, &vocab, pre)?;
+                (vocab, Scheme::Bpe(bpe))
+            }
+            "llama" => {
+                let vocab = Vocabulary::from_metadata(meta, Defaults { adds_bos: true, bos: Some(1), eos: Some(2), unknown: Some(0) })?;
+                let spm = Spm::from_metadata(meta, &vocab)?;
+                (vocab, Scheme::Spm(spm))
+            }
+            model => bail!(UnsupportedTokenizer, "tokenizer model {model:?} ({MODEL}) is not supported; \"gpt2\" and \"llama\" are"),
+        };
         let everywhere = Specials::new(&vocab, |kind| kind == Kind::UserDefined);
         let control = Specials::new(&vocab, Kind::is_control);
         let both = Specials::new(&vocab, |kind| kind == Kind::UserDefined || kind.is_control());
@@ -107,6 +120,10 @@ impl Tokenizer {
                 _ => bytes.extend_from_slice(&self.bytes(id)),
             }
         }
+        // The space that encoding puts in front of a text (`add_space_prefix`) is not the text's.
+        if matches!(&self.scheme, Scheme::Spm(spm) if spm.space_prefix()) && bytes.first() == Some(&b' ') {
+            bytes.remove(0);
+        }
         String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
     }
 
@@ -130,6 +147,7 @@ impl Tokenizer {
             (Some(text), Some(Kind::UserDefined)) => Cow::Borrowed(text.as_bytes()),
             (Some(text), Some(Kind::Normal | Kind::Byte)) => match &self.scheme {
                 Scheme::Bpe(_) => Cow::Owned(bpe::spelled(text)),
+                Scheme::Spm(spm) => spm.spelled(text, self.vocab.kind(id).unwrap_or(Kind::Normal)),
             },
             _ => Cow::Borrowed(&[]),
         }
@@ -200,7 +218,9 @@ impl Tokenizer {
 
     fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) {
         match &self.scheme {
-            Scheme::Bpe(bpe) => bpe.encode(text, ids),
+            Scheme::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
+            // Every text part stands at the start or behind a special token: `Specials::split` joins what is text.
+            Scheme::Spm(spm) => spm.encode(&self.vocab, text, true, ids),
         }
     }
 }

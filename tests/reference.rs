@@ -17,7 +17,6 @@ use rillm::backend::cpu::{Cpu, Variant};
 use rillm::gguf::Gguf;
 use rillm::load::{LoadOptions, Loader};
 use rillm::model::Config;
-use rillm::ops::norm_linear::Activation;
 use rillm::ops::rope_append::Rope;
 use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append};
 use rillm::quant::Format;
@@ -42,17 +41,17 @@ impl Weights {
     }
 }
 
+fn borrowed(pending: &Option<(Vec<f32>, Option<Vec<f32>>)>) -> Option<norm_linear::Pending<'_>> {
+    pending.as_ref().map(|(y, norm)| (&y[..], norm.as_deref()))
+}
+
 /// The log-probability of each token after the first.
 fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
     let table = w.get("token_embd.weight");
     let c = Config::from_metadata(&w.gguf.metadata, table.1.rows).unwrap();
     let (n, q_width, kv_width) = (ids.len(), c.heads * c.head_dim, c.kv_heads * c.head_dim);
-    let rope = Rope { dim: c.rope_dim, base: c.rope_base, scale: c.rope_scale, factors: Vec::new(), pairs: c.rope_pairs };
-    let rope = rope_append::Params { start: 0, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, rope };
-    let scale = 1.0 / (c.head_dim as f32).sqrt();
-    let look = attend::Params { start: 0, heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim, scale, window: None };
-    let (plain, gated) =
-        (norm_linear::Params { eps: c.eps, activation: None }, norm_linear::Params { eps: c.eps, activation: Some(Activation::Silu) });
+    let (start, heads, kv_heads, head_dim, eps, scale) = (0, c.heads, c.kv_heads, c.head_dim, c.eps, c.attention_scale);
+    let (plain, gated) = (norm_linear::Params { eps, activation: None }, norm_linear::Params { eps, activation: Some(c.activation) });
     let product = |x: &[f32], w: &(Vec<f32>, linear::Params)| {
         let mut y = vec![0.0; x.len() / w.1.cols * w.1.rows];
         linear::reference(x, &w.0, &mut y, &w.1);
@@ -60,25 +59,32 @@ fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
     };
 
     let mut x = vec![0.0; n * c.dim];
-    embed::reference(&table.0, ids, &mut x, &embed::Params { scale: 1.0 });
-    let mut pending: Option<Vec<f32>> = None;
+    embed::reference(&table.0, ids, &mut x, &embed::Params { scale: c.embedding_scale });
+    let mut pending: Option<(Vec<f32>, Option<Vec<f32>>)> = None;
     for layer in 0..c.layers {
         let get = |name: &str| w.get(&format!("blk.{layer}.{name}.weight"));
+        let post = |name: &str| c.post_norms.then(|| get(name).0);
+        let a = c.attention[c.kinds[layer]];
+        let rope = Rope { dim: c.rope_dim, base: a.rope_base, scale: a.rope_scale, factors: Vec::new(), pairs: c.rope_pairs };
+        let rope = rope_append::Params { start, heads, kv_heads, head_dim, rope, eps };
+        let look = attend::Params { start, heads, kv_heads, head_dim, scale, window: a.window };
         let [wq, wk, wv, gate, up] = ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"].map(get);
         let norm = get("attn_norm").0;
-        let qkv = norm_linear::reference(&mut x, pending.as_deref(), &norm, &[(&wq.0, wq.1), (&wk.0, wk.1), (&wv.0, wv.1)], &plain);
+        let qkv = norm_linear::reference(&mut x, borrowed(&pending), &norm, &[(&wq.0, wq.1), (&wk.0, wk.1), (&wv.0, wv.1)], &plain);
         let [mut q, mut k, v] = <[Vec<f32>; 3]>::try_from(qkv).unwrap();
         let (mut keys, mut values) = (vec![0; n * kv_width], vec![0; n * kv_width]);
-        rope_append::reference(&mut q, &mut k, &v, &mut keys, &mut values, &rope);
-        let mut heads = vec![0.0; n * q_width];
-        attend::reference(&q, &keys, &values, &mut heads, &look);
-        let attention = product(&heads, &get("attn_output"));
+        let head_norms = c.head_norms.then(|| [get("attn_q_norm").0, get("attn_k_norm").0]);
+        let head_norms = head_norms.as_ref().map(|[q, k]| [&q[..], &k[..]]);
+        rope_append::reference(&mut q, &mut k, &v, head_norms, &mut keys, &mut values, &rope);
+        let mut gathered = vec![0.0; n * q_width];
+        attend::reference(&q, &keys, &values, &mut gathered, &look);
+        let attention = Some((product(&gathered, &get("attn_output")), post("post_attention_norm")));
         let norm = get("ffn_norm").0;
-        let h = norm_linear::reference(&mut x, Some(&attention), &norm, &[(&gate.0, gate.1), (&up.0, up.1)], &gated);
-        pending = Some(product(&h[0], &get("ffn_down")));
+        let h = norm_linear::reference(&mut x, borrowed(&attention), &norm, &[(&gate.0, gate.1), (&up.0, up.1)], &gated);
+        pending = Some((product(&h[0], &get("ffn_down")), post("post_ffw_norm")));
     }
     let output = if w.gguf.tensor("output.weight").is_some() { w.get("output.weight") } else { table };
-    let logits = norm_linear::reference(&mut x, pending.as_deref(), &w.get("output_norm.weight").0, &[(&output.0, output.1)], &plain);
+    let logits = norm_linear::reference(&mut x, borrowed(&pending), &w.get("output_norm.weight").0, &[(&output.0, output.1)], &plain);
     let rows = logits[0].chunks_exact(c.vocab).zip(&ids[1..]);
     rows.map(|(logits, &target)| pick::reference(logits, Some(target)).unwrap().logprob).collect()
 }

@@ -17,10 +17,13 @@ use gemm::Linear;
 use pack::Packed;
 pub use simd::Variant;
 use simd::{Isa, Kernel};
-use vector::{Add, RmsNorm, SiluMul};
+use vector::{Add, Gate, RmsNorm};
 
 /// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
 const VOCAB_BLOCK: usize = 4096;
+
+/// Prompt tokens in one pass: the bits are the same, and the fewer they are the sooner an abort is heard.
+const BITE: usize = 32;
 
 /// A weight.
 #[derive(Debug)]
@@ -51,8 +54,8 @@ pub struct Cpu {
     slots: Vec<Buffer>,
     layers: Vec<Cache>,
     tokens: usize,
-    /// Cosines and sines of the positions of this pass, [tokens, pairs]; made for the first layer, used by all.
-    turns: Turns,
+    /// Cosines and sines of the positions of this pass; made for the first layer that rotates so, used by all that do.
+    turns: Vec<Turns>,
     normed: Vec<f32>,
     spare: Vec<f32>,
     output: Output,
@@ -60,9 +63,11 @@ pub struct Cpu {
     sampler: sample::Scratch,
 }
 
-#[derive(Debug, Default)]
+/// Cosines and sines of consecutive positions, [tokens, pairs].
+#[derive(Debug)]
 struct Turns {
-    key: Option<(usize, usize, rope_append::Rope)>,
+    start: usize,
+    rope: rope_append::Rope,
     values: Vec<(f32, f32)>,
 }
 
@@ -81,7 +86,7 @@ impl Cpu {
             slots: Vec::new(),
             layers: Vec::new(),
             tokens: 0,
-            turns: Turns::default(),
+            turns: Vec::new(),
             normed: Vec::new(),
             spare: Vec::new(),
             output: Output::default(),
@@ -109,14 +114,19 @@ impl Cpu {
         }
     }
 
-    /// Adds what is pending; returns the slot that holds the residual stream now.
-    fn settle(&mut self, x: Residual) -> Slot {
+    /// Adds what is pending, through its norm if it has one; returns the slot that holds the residual stream now.
+    fn settle(&mut self, x: Residual, eps: f32) -> Slot {
         let Some((pending, norm)) = x.pending else { return x.x };
-        let n = self.tokens * self.slots[x.x.0].width;
+        let dim = self.slots[x.x.0].width;
+        let n = self.tokens * dim;
         let mut sum = std::mem::take(&mut self.slots[x.sum.0].data);
-        sum[..n].copy_from_slice(&self.slots[x.x.0].data[..n]);
-        debug_assert!(norm.is_none(), "no architecture with post-norms yet");
-        self.variant.run(Add { to: &mut sum[..n], from: &self.slots[pending.0].data[..n] });
+        let from = &self.slots[x.x.0].data[..n];
+        let pending = &self.slots[pending.0].data[..n];
+        match norm {
+            None => sum[..n].copy_from_slice(pending),
+            Some(norm) => self.variant.run(RmsNorm { x: pending, weight: self.vector(norm), eps, out: &mut sum[..n], stride: dim }),
+        }
+        self.variant.run(Add { to: &mut sum[..n], from });
         self.slots[x.sum.0].data = sum;
         x.sum
     }
@@ -154,12 +164,50 @@ impl Cpu {
         accumulators.into_iter().filter_map(Accumulator::finish).collect()
     }
 
-    fn turn(&mut self, p: &rope_append::Params) {
-        if self.turns.key.as_ref().is_some_and(|(start, tokens, rope)| (*start, *tokens) == (p.start, self.tokens) && *rope == p.rope) {
-            return;
+    /// The cosines and sines of this pass; which entry of `self.turns` they are.
+    fn turn(&mut self, p: &rope_append::Params) -> usize {
+        if let Some(known) = self.turns.iter().position(|t| t.start == p.start && t.rope == p.rope) {
+            return known;
         }
-        self.turns.values = (p.start..p.start + self.tokens).flat_map(|at| (0..p.rope.dim / 2).map(move |i| p.rope.turn(at, i))).collect();
-        self.turns.key = Some((p.start, self.tokens, p.rope.clone()));
+        let values = (p.start..p.start + self.tokens).flat_map(|at| (0..p.rope.dim / 2).map(move |i| p.rope.turn(at, i))).collect();
+        self.turns.push(Turns { start: p.start, rope: p.rope.clone(), values });
+        self.turns.len() - 1
+    }
+
+    /// Normalizes and rotates the heads of a slot.
+    fn rotate(&mut self, slot: Slot, heads: usize, norm: Option<Tensor>, turns: usize, p: &rope_append::Params) {
+        let n = self.tokens * heads * p.head_dim;
+        let mut data = std::mem::take(&mut self.slots[slot.0].data);
+        if let Some(norm) = norm {
+            self.spare.clear();
+            self.spare.extend_from_slice(&data[..n]);
+            self.variant.run(RmsNorm { x: &self.spare, weight: self.vector(norm), eps: p.eps, out: &mut data[..n], stride: p.head_dim });
+        }
+        let turns = self.turns[turns].values.chunks_exact((p.rope.dim / 2).max(1));
+        for (row, turns) in data.chunks_exact_mut(heads * p.head_dim).zip(turns) {
+            for head in row.chunks_exact_mut(p.head_dim) {
+                turn_head(head, turns, p.rope.pairs);
+            }
+        }
+        self.slots[slot.0].data = data;
+    }
+}
+
+/// Turns each pair of a head's values by its cosine and sine.
+fn turn_head(head: &mut [f32], turns: &[(f32, f32)], pairs: rope_append::Pairs) {
+    let turned = |a: f32, b: f32, (cos, sin): (f32, f32)| (a * cos - b * sin, a * sin + b * cos);
+    match pairs {
+        rope_append::Pairs::Neighbours => {
+            for (pair, &turn) in head.as_chunks_mut::<2>().0.iter_mut().zip(turns) {
+                (pair[0], pair[1]) = turned(pair[0], pair[1], turn);
+            }
+        }
+        rope_append::Pairs::Halves => {
+            let (first, second) = head.split_at_mut(turns.len());
+            for ((a, b), &turn) in first.iter_mut().zip(second).zip(turns) {
+                (*a, *b) = turned(*a, *b, turn);
+            }
+        }
     }
 }
 
@@ -203,6 +251,10 @@ impl Backend for Cpu {
         weights + caches + self.slots.iter().map(|s| s.data.len() * 4).sum::<usize>()
     }
 
+    fn bite(&self) -> usize {
+        BITE
+    }
+
     fn tensor(&mut self, spec: &TensorSpec) -> Result<Tensor> {
         self.weights.push(match spec.kind {
             Kind::Matrix => Weight::Matrix(Packed::new(spec.name, spec.format, spec.rows, spec.cols)?),
@@ -231,7 +283,7 @@ impl Backend for Cpu {
 
     fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
         let n = spec.positions * spec.kv_heads * padded(spec.head_dim);
-        let zeros = || {
+        let zeros = || -> Result<Vec<u16>> {
             let mut v = Vec::new();
             v.try_reserve_exact(n).map_err(|_| {
                 let mib = (n * 2 * 2 * spec.layers) >> 20;
@@ -260,6 +312,7 @@ impl Backend for Cpu {
             }
         }
         self.output = Output::default();
+        self.turns.clear();
         Ok(())
     }
 
@@ -281,7 +334,7 @@ impl Backend for Cpu {
     }
 
     fn norm_linear(&mut self, x: Residual, norm: Tensor, outputs: &[(Tensor, Slot)], p: &norm_linear::Params) {
-        let x = self.settle(x);
+        let x = self.settle(x, p.eps);
         let stride = self.normalize(x, 0..self.tokens, norm, p.eps);
         let mut buffers: Vec<Vec<f32>> = outputs.iter().map(|(_, slot)| std::mem::take(&mut self.slots[slot.0].data)).collect();
         let wanted = outputs.iter().zip(&mut buffers).map(|(&(w, _), y)| {
@@ -290,30 +343,19 @@ impl Backend for Cpu {
         });
         let outputs_of = wanted.collect();
         self.variant.run(Linear { x: &self.normed, stride, outputs: outputs_of });
-        if let (Some(norm_linear::Activation::Silu), [gate, up]) = (p.activation, &mut buffers[..]) {
+        if let (Some(activation), [gate, up]) = (p.activation, &mut buffers[..]) {
             let n = self.tokens * self.slots[outputs[0].1.0].width;
-            self.variant.run(SiluMul { gate: &mut gate[..n], up: &up[..n] });
+            self.variant.run(Gate { activation, gate: &mut gate[..n], up: &up[..n] });
         }
         for ((_, slot), buffer) in outputs.iter().zip(buffers) {
             self.slots[slot.0].data = buffer;
         }
     }
 
-    fn rope_append(&mut self, layer: usize, q: Slot, k: Slot, v: Slot, p: &rope_append::Params) {
-        self.turn(p);
-        let rope_append::Pairs::Neighbours = p.rope.pairs;
-        let pairs = p.rope.dim / 2;
-        for (slot, heads) in [(q, p.heads), (k, p.kv_heads)] {
-            let rows = self.slots[slot.0].data.chunks_exact_mut(heads * p.head_dim).take(self.tokens);
-            for (row, turns) in rows.zip(self.turns.values.chunks_exact(pairs.max(1))) {
-                for head in row.chunks_exact_mut(p.head_dim) {
-                    let (pairs, _) = head.as_chunks_mut::<2>();
-                    for (pair, &(cos, sin)) in pairs.iter_mut().zip(turns) {
-                        *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
-                    }
-                }
-            }
-        }
+    fn rope_append(&mut self, layer: usize, q: Slot, k: Slot, v: Slot, norms: Option<[Tensor; 2]>, p: &rope_append::Params) {
+        let turns = self.turn(p);
+        self.rotate(q, p.heads, norms.map(|n| n[0]), turns, p);
+        self.rotate(k, p.kv_heads, norms.map(|n| n[1]), turns, p);
         let dim = padded(p.head_dim);
         let cache = &mut self.layers[layer];
         for (slot, cache) in [(k, &mut cache.keys), (v, &mut cache.values)] {
@@ -352,16 +394,15 @@ impl Backend for Cpu {
         self.spare = spare;
     }
 
-    fn shift(&mut self, p: &shift::Params) {
+    fn shift(&mut self, layer: usize, p: &shift::Params) {
         let padded_dim = padded(p.head_dim);
         let p = shift::Params { head_dim: padded_dim, ..p.clone() }; // the padding stays zero: only `rope.dim` values of a head turn
-        for cache in &mut self.layers {
-            shift::reference(&mut cache.keys, &mut cache.values, &p);
-        }
+        let cache = &mut self.layers[layer];
+        shift::reference(&mut cache.keys, &mut cache.values, &p);
     }
 
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {
-        let x = self.settle(x);
+        let x = self.settle(x, eps);
         let last = self.tokens.saturating_sub(1);
         match want {
             Want::Picks { rows, targets } => {

@@ -1,7 +1,8 @@
 //! What an architecture is: numbers out of the metadata, nothing else. Architectures are data over one forward.
 
 use crate::error::{Result, bail};
-use crate::gguf::Metadata;
+use crate::gguf::{Array, Metadata, Value};
+use crate::ops::norm_linear::Activation;
 use crate::ops::rope_append::Pairs;
 
 /// The shape of a model and the settings of its forward.
@@ -29,29 +30,70 @@ pub struct Config {
     pub eps: f32,
     /// How many values of a head are rotated.
     pub rope_dim: usize,
+    /// Which values of a head are rotated together.
+    pub rope_pairs: Pairs,
+    /// How layers look back: the kinds there are. Llama has one; Gemma 3 has local layers and global ones.
+    pub attention: Vec<Attention>,
+    /// For each layer, which of them it is.
+    pub kinds: Vec<usize>,
+    /// What a score is multiplied with before the softmax.
+    pub attention_scale: f32,
+    /// What the rows of the embedding are multiplied with.
+    pub embedding_scale: f32,
+    /// What is applied to the gate.
+    pub activation: Activation,
+    /// Whether the heads of queries and keys are normalized before they are rotated.
+    pub head_norms: bool,
+    /// Whether what a block gives is normalized before it is added to the residual.
+    pub post_norms: bool,
+}
+
+/// How a layer looks back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// How many positions back a query sees, itself included; None: all.
+    pub window: Option<usize>,
     /// The base of the rotation.
     pub rope_base: f32,
     /// What positions are divided by before rotating.
     pub rope_scale: f32,
-    /// Which values of a head are rotated together.
-    pub rope_pairs: Pairs,
 }
+
+/// What tells an architecture from others, apart from the numbers in the file.
+struct Architecture {
+    name: &'static str,
+    pairs: Pairs,
+    activation: Activation,
+    /// Gemma's ways: a scaled embedding, norms of the heads and behind the blocks, and local layers between global ones.
+    gemma: bool,
+}
+
+const ARCHITECTURES: [Architecture; 2] = [
+    Architecture { name: "llama", pairs: Pairs::Neighbours, activation: Activation::Silu, gemma: false },
+    // Gemma 3 report, section 2: <https://arxiv.org/abs/2503.19786>
+    Architecture { name: "gemma3", pairs: Pairs::Halves, activation: Activation::Gelu, gemma: true },
+];
+
+/// One layer in so many is global in Gemma 3, where the file does not say.
+const GEMMA_PERIOD: u32 = 6;
+/// The base of the rotation in Gemma 3's local layers, where the file does not say.
+const GEMMA_LOCAL_BASE: f32 = 10_000.0;
+/// Gemma 3 27B, told by its layers, scales scores by dim / heads instead of the head's length.
+const GEMMA_27B_LAYERS: usize = 62;
 
 /// Widths above this are nobody's model, only a damaged file.
 const MAX_WIDTH: u32 = 1 << 20;
 
 impl Config {
     /// The architecture's name, if this version runs it.
-    pub fn check_architecture(meta: &Metadata) -> Result<&str> {
-        match meta.require_str("general.architecture")? {
-            "llama" => Ok("llama"),
-            other => bail!(UnsupportedArchitecture, "architecture {other:?} is not supported; this version runs: llama"),
-        }
+    pub fn check_architecture(meta: &Metadata) -> Result<&'static str> {
+        Ok(architecture(meta)?.name)
     }
 
     /// Reads the settings; what the forward can't do is refused by name.
     pub fn from_metadata(meta: &Metadata, vocab: usize) -> Result<Self> {
-        let architecture = Self::check_architecture(meta)?;
+        let a = architecture(meta)?;
+        let architecture = a.name;
         let key = |name: &str| format!("{architecture}.{name}");
         let size = |name: &str| -> Result<usize> {
             match meta.require_u32(&key(name))? {
@@ -94,6 +136,22 @@ impl Config {
             bail!(BadKey, "metadata key {:?} is {vocab_size} but the tokenizer has {vocab} tokens", key("vocab_size"));
         }
         meta.require_f32(&key("attention.layer_norm_rms_epsilon"))?;
+        for cap in ["attn_logit_softcapping", "final_logit_softcapping"] {
+            if meta.f32(&key(cap))?.is_some_and(|v| v != 0.0) {
+                bail!(UnsupportedArchitecture, "soft-capped logits ({:?}) are not supported", key(cap));
+            }
+        }
+        let global = Attention { window: None, rope_base: positive("rope.freq_base", 10_000.0)?, rope_scale: rope_scale(meta, &key)? };
+        let window = if a.gemma { meta.require_u32(&key("attention.sliding_window"))? } else { 0 };
+        let (attention, kinds) = match window {
+            0 => (vec![global], vec![0; layers]),
+            n => {
+                let rope_base = positive("rope.freq_base_swa", GEMMA_LOCAL_BASE)?;
+                let local = Attention { window: Some(n as usize), rope_base, rope_scale: 1.0 };
+                (vec![local, global], global_layers(meta, &key("attention.sliding_window_pattern"), layers)?)
+            }
+        };
+        let scaled_by = if a.gemma && layers == GEMMA_27B_LAYERS { dim / heads } else { head_dim };
         Ok(Self {
             dim,
             layers,
@@ -105,9 +163,14 @@ impl Config {
             trained_context: meta.require_u32(&key("context_length"))?.max(1) as usize,
             eps: positive("attention.layer_norm_rms_epsilon", 1e-5)?,
             rope_dim,
-            rope_base: positive("rope.freq_base", 10_000.0)?,
-            rope_scale: rope_scale(meta, &key)?,
-            rope_pairs: Pairs::Neighbours,
+            rope_pairs: a.pairs,
+            attention,
+            kinds,
+            attention_scale: 1.0 / (scaled_by as f32).sqrt(),
+            embedding_scale: if a.gemma { (dim as f32).sqrt() } else { 1.0 },
+            activation: a.activation,
+            head_norms: a.gemma,
+            post_norms: a.gemma,
             architecture: architecture.to_owned(),
         })
     }
@@ -115,8 +178,35 @@ impl Config {
     /// Weights of the model, from its shape.
     pub fn parameters(&self, tied: bool) -> u64 {
         let [dim, ffn, q, kv] = [self.dim, self.ffn_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim].map(|n| n as u64);
-        let layer = dim * (2 * q + 2 * kv) + 3 * dim * ffn + 2 * dim;
+        let norms = 2 * dim + if self.post_norms { 2 * dim } else { 0 } + if self.head_norms { 2 * self.head_dim as u64 } else { 0 };
+        let layer = dim * (2 * q + 2 * kv) + 3 * dim * ffn + norms;
         self.layers as u64 * layer + dim + self.vocab as u64 * dim * if tied { 1 } else { 2 }
+    }
+}
+
+fn architecture(meta: &Metadata) -> Result<&'static Architecture> {
+    let name = meta.require_str("general.architecture")?;
+    match ARCHITECTURES.iter().find(|a| a.name == name) {
+        Some(a) => Ok(a),
+        None => {
+            let known: Vec<_> = ARCHITECTURES.iter().map(|a| a.name).collect();
+            bail!(UnsupportedArchitecture, "architecture {name:?} is not supported; this version runs: {}", known.join(", "))
+        }
+    }
+}
+
+/// For each layer 0 if it is local and 1 if it is global. The file gives a period (the last of so many layers is global), or says of each
+/// layer whether it is local.
+fn global_layers(meta: &Metadata, key: &str, layers: usize) -> Result<Vec<usize>> {
+    if let Some(Value::Array(Array::Bool(local))) = meta.get(key) {
+        if local.len() != layers {
+            bail!(BadKey, "metadata key {key:?} has {} entries for {layers} layers", local.len());
+        }
+        return Ok(local.iter().map(|&local| usize::from(!local)).collect());
+    }
+    match meta.u32(key)?.unwrap_or(GEMMA_PERIOD) {
+        0 => Ok(vec![0; layers]), // all local, as llama.cpp has it
+        period => Ok((1..=layers).map(|n| usize::from(n % period as usize == 0)).collect()),
     }
 }
 

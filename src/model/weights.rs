@@ -15,11 +15,17 @@ pub struct Layer {
     pub q: Tensor,
     pub k: Tensor,
     pub v: Tensor,
+    /// Of the heads of queries and of keys, `[head_dim]` each, where the architecture has them.
+    pub head_norms: Option<[Tensor; 2]>,
     pub attn_output: Tensor,
+    /// What the attention's output goes through before it is added, `[dim]`.
+    pub attn_post_norm: Option<Tensor>,
     pub ffn_norm: Tensor,
     pub gate: Tensor,
     pub up: Tensor,
     pub down: Tensor,
+    /// What the feed-forward's output goes through before it is added, `[dim]`.
+    pub ffn_post_norm: Option<Tensor>,
 }
 
 /// The weights of a model.
@@ -56,7 +62,15 @@ pub fn create<B: Backend>(backend: &mut B, gguf: &Gguf, c: &Config) -> Result<(W
         want("attn_q", q, c.dim, Kind::Matrix);
         want("attn_k", kv, c.dim, Kind::Matrix);
         want("attn_v", kv, c.dim, Kind::Matrix);
+        if c.head_norms {
+            want("attn_q_norm", 1, c.head_dim, Kind::Vector);
+            want("attn_k_norm", 1, c.head_dim, Kind::Vector);
+        }
         want("attn_output", c.dim, q, Kind::Matrix);
+        if c.post_norms {
+            want("post_attention_norm", 1, c.dim, Kind::Vector);
+            want("post_ffw_norm", 1, c.dim, Kind::Vector);
+        }
         want("ffn_norm", 1, c.dim, Kind::Vector);
         want("ffn_gate", c.ffn_dim, c.dim, Kind::Matrix);
         want("ffn_up", c.ffn_dim, c.dim, Kind::Matrix);
@@ -108,11 +122,14 @@ fn assemble(handles: &Handles, c: &Config, tied: bool) -> Option<Weights> {
             q: get("attn_q")?,
             k: get("attn_k")?,
             v: get("attn_v")?,
+            head_norms: if c.head_norms { Some([get("attn_q_norm")?, get("attn_k_norm")?]) } else { None },
             attn_output: get("attn_output")?,
+            attn_post_norm: if c.post_norms { Some(get("post_attention_norm")?) } else { None },
             ffn_norm: get("ffn_norm")?,
             gate: get("ffn_gate")?,
             up: get("ffn_up")?,
             down: get("ffn_down")?,
+            ffn_post_norm: if c.post_norms { Some(get("post_ffw_norm")?) } else { None },
         })
     });
     let embedding = get("token_embd.weight")?;

@@ -1,15 +1,30 @@
-//! `rope_append`: rotate queries and keys by their positions, and append keys and values to the cache, as f16.
+//! `rope_append`: normalize the heads of queries and keys where the architecture says so, rotate them by their positions, and append keys
+//! and values to the cache, as f16.
 //!
 //! Rotary position embedding (Su et al. 2021, <https://arxiv.org/abs/2104.09864>): the pair i of a head is turned by
 //! position * base^(-2 i / rope_dim) / factor_i.
 
 use half::f16;
 
+use super::norm_linear::rms_norm;
+
 /// Which two values of a head are a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairs {
     /// 2 i and 2 i + 1: what GGUF files of the llama architecture are permuted for.
     Neighbours,
+    /// i and i + dim / 2: everybody else.
+    Halves,
+}
+
+impl Pairs {
+    /// Where the two values of pair `i` are in a head of which `dim` values are rotated.
+    pub fn of(self, i: usize, dim: usize) -> (usize, usize) {
+        match self {
+            Pairs::Neighbours => (2 * i, 2 * i + 1),
+            Pairs::Halves => (i, i + dim / 2),
+        }
+    }
 }
 
 /// The plain numbers of a `rope_append`.
@@ -25,6 +40,8 @@ pub struct Params {
     pub head_dim: usize,
     /// How the rotation is laid out.
     pub rope: Rope,
+    /// What keeps the norms of the heads from dividing by zero; unused without them.
+    pub eps: f32,
 }
 
 /// How fast each pair turns.
@@ -56,20 +73,25 @@ pub fn to_f16(x: f32) -> u16 {
     f16::from_f32(x.clamp(-65_504.0, 65_504.0)).to_bits()
 }
 
-/// `q`: [tokens, heads, head_dim] and `k`: [tokens, kv_heads, head_dim] are rotated; `v`: like k. Keys and values go to positions
-/// `start`.. of `keys` and `values`: [positions, kv_heads, head_dim] f16.
-pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], keys: &mut [u16], values: &mut [u16], p: &Params) {
-    let rotate = |x: &mut [f32], heads: usize| {
+/// `q`: [tokens, heads, head_dim] and `k`: [tokens, kv_heads, head_dim] are normalized (`norms`: the weights for q and for k, each
+/// `[head_dim]`) and rotated; `v`: like k. Keys and values go to positions `start`.. of `keys` and `values`: [positions, kv_heads,
+/// head_dim] f16.
+pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], norms: Option<[&[f32]; 2]>, keys: &mut [u16], values: &mut [u16], p: &Params) {
+    let turn = |x: &mut [f32], heads: usize, norm: Option<&[f32]>| {
         for (t, head) in x.chunks_exact_mut(p.head_dim).enumerate() {
+            if let Some(weight) = norm {
+                head.copy_from_slice(&rms_norm(head, weight, p.eps));
+            }
             for i in 0..p.rope.dim / 2 {
                 let (cos, sin) = p.rope.turn(p.start + t / heads, i);
-                let (a, b) = (head[2 * i], head[2 * i + 1]);
-                (head[2 * i], head[2 * i + 1]) = (a * cos - b * sin, a * sin + b * cos);
+                let (first, second) = p.rope.pairs.of(i, p.rope.dim);
+                let (a, b) = (head[first], head[second]);
+                (head[first], head[second]) = (a * cos - b * sin, a * sin + b * cos);
             }
         }
     };
-    rotate(q, p.heads);
-    rotate(k, p.kv_heads);
+    turn(q, p.heads, norms.map(|n| n[0]));
+    turn(k, p.kv_heads, norms.map(|n| n[1]));
     let at = p.start * p.kv_heads * p.head_dim;
     keys[at..].iter_mut().zip(k.iter()).for_each(|(to, &x)| *to = to_f16(x));
     values[at..].iter_mut().zip(v).for_each(|(to, &x)| *to = to_f16(x));

@@ -1,4 +1,4 @@
-//! `shift`: move cached positions towards the start and turn their keys back by as much (keys are cached rotated).
+//! `shift`: move the cached positions of a layer towards the start and turn their keys back by as much (keys are cached rotated).
 //!
 //! A rotation by -n after one by p is one by p - n, up to the f16 the keys are stored in.
 
@@ -30,8 +30,9 @@ pub fn reference(keys: &mut [u16], values: &mut [u16], p: &Params) {
     for head in keys[p.to * row..][..p.from.len() * row].chunks_exact_mut(p.head_dim) {
         for i in 0..p.rope.dim / 2 {
             let (cos, sin) = p.rope.turn(back, i);
-            let [a, b] = [head[2 * i], head[2 * i + 1]].map(|h| f16::from_bits(h).to_f32());
-            (head[2 * i], head[2 * i + 1]) = (to_f16(a * cos + b * sin), to_f16(b * cos - a * sin));
+            let (first, second) = p.rope.pairs.of(i, p.rope.dim);
+            let [a, b] = [head[first], head[second]].map(|h| f16::from_bits(h).to_f32());
+            (head[first], head[second]) = (to_f16(a * cos + b * sin), to_f16(b * cos - a * sin));
         }
     }
 }

@@ -5,9 +5,6 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::ops::pick::Pick;
 
-/// Prompt tokens that a CPU takes in one pass, whatever the chunk size allows: the bits are the same, and it listens for an abort in between.
-const BITE: usize = 32;
-
 /// Something that continues ids.
 #[allow(async_fn_in_trait)] // static dispatch, as in `Backend`
 pub trait Predict {
@@ -20,9 +17,7 @@ pub trait Predict {
     /// Appends ids to the cache and answers what is wanted.
     async fn run(&mut self, ids: &[u32], want: Option<&Want<'_>>) -> Result<Output>;
     /// The most prompt tokens that are worth one pass.
-    fn bite(&self) -> usize {
-        BITE
-    }
+    fn bite(&self) -> usize;
 }
 
 /// A model and the ids in its cache.
@@ -58,6 +53,9 @@ impl<B: Backend> Predict for Runner<B> {
         let output = self.model.forward(ids, want).await?;
         self.held.extend_from_slice(ids);
         Ok(output)
+    }
+    fn bite(&self) -> usize {
+        self.model.backend().bite()
     }
 }
 
@@ -102,5 +100,8 @@ impl Predict for Script {
             output.picks.push(Pick { id, logprob: 0.0, top_id: id, top_logprob: 0.0 });
         }
         Ok(output)
+    }
+    fn bite(&self) -> usize {
+        32
     }
 }

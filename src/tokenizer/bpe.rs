@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::pretokenize::Pretokenizer;
-use super::vocab::{Kind, Vocabulary, take_strings};
+use super::vocab::{Index, Kind, Vocabulary, take_strings};
 use crate::error::{Result, bail, error};
 use crate::gguf::Metadata;
 
@@ -19,7 +19,6 @@ const END: u32 = u32::MAX;
 /// Bytes that merge with each other at most, so that a position fits u32. Only texts of 4 GiB without a space are cut here.
 const MAX_PIECE: usize = u32::MAX as usize;
 const MERGES: &str = "tokenizer.ggml.merges";
-const PRE: &str = "tokenizer.ggml.pre";
 
 /// The merge table and the letters, all as token ids.
 #[derive(Debug, Clone)]
@@ -31,6 +30,8 @@ pub(super) struct Bpe {
     merges: Vec<Merge>,
     /// [`pair`] -> rank.
     ranks: HashMap<u64, u32, Seeded>,
+    /// For pre-tokenizers whose whole pieces are looked up before anything merges.
+    whole: Option<Index>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,14 +43,9 @@ struct Merge {
 
 impl Bpe {
     /// Takes the merges out of the metadata. Letters and merges that would make a control token are left out: text never becomes one.
-    pub(super) fn from_metadata(meta: &mut Metadata, vocab: &Vocabulary) -> Result<Bpe> {
-        let index = vocab.index()?;
+    pub(super) fn from_metadata(meta: &mut Metadata, vocab: &Vocabulary, pre: Pretokenizer) -> Result<Bpe> {
+        let index = vocab.index(|_| true)?;
         let is_control = |id: u32| vocab.kind(id).is_some_and(Kind::is_control);
-        let name = meta.require_str(PRE)?;
-        let Some(pre) = Pretokenizer::by_name(name) else {
-            let known: Vec<_> = Pretokenizer::NAMES.iter().map(|(n, _)| format!("{n:?}")).collect();
-            bail!(UnsupportedTokenizer, "pre-tokenizer {name:?} ({PRE}) is not supported; those that are: {}", known.join(", "));
-        };
         let texts = take_strings(meta, MERGES)?;
         let mut merges = Vec::with_capacity(texts.len());
         let mut ranks = HashMap::with_capacity_and_hasher(texts.len(), Seeded::new());
@@ -64,7 +60,7 @@ impl Bpe {
             joined.push_str(right);
             let id = |t: &str| {
                 let unknown = || error!(Malformed, "{MERGES}[{rank}] is {text:?}, but the vocabulary has no token {t:?}");
-                index.get(t).copied().ok_or_else(unknown)
+                index.get(vocab, t).ok_or_else(unknown)
             };
             let merge = Merge { left: id(left)?, right: id(right)?, merged: id(&joined)? };
             merges.push(merge);
@@ -75,23 +71,32 @@ impl Bpe {
         let mut letters = Box::new([NONE; 256]);
         for byte in 0..=255u8 {
             let mut utf8 = [0; 4];
-            let id = index.get(&*letter(byte).encode_utf8(&mut utf8)).copied().filter(|&id| !is_control(id));
+            let id = index.get(vocab, letter(byte).encode_utf8(&mut utf8)).filter(|&id| !is_control(id));
             letters[usize::from(byte)] = id.unwrap_or(NONE);
         }
-        Ok(Bpe { pre, letters, merges, ranks })
+        let whole = if pre.takes_whole_pieces() { Some(vocab.index(|kind| !kind.is_control())?) } else { None };
+        Ok(Bpe { pre, letters, merges, ranks, whole })
     }
 
     /// Appends the tokens of a text that holds no special token.
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) {
+    pub(super) fn encode(&self, vocab: &Vocabulary, text: &str, out: &mut Vec<u32>) {
         let mut work = Symbols::default();
         self.pre.split(text, |piece| {
-            for bytes in piece.as_bytes().chunks(MAX_PIECE) {
-                work.ids.clear();
-                work.ids.extend(bytes.iter().map(|&b| self.letters[usize::from(b)]));
-                self.merge(&mut work);
-                out.extend(work.ids.iter().filter(|&&id| id != NONE));
+            if let Some(id) = self.whole.as_ref().and_then(|index| index.get(vocab, &spelling(piece))) {
+                out.push(id);
+                return;
             }
+            self.encode_piece(piece, &mut work, out);
         });
+    }
+
+    fn encode_piece(&self, piece: &str, work: &mut Symbols, out: &mut Vec<u32>) {
+        for bytes in piece.as_bytes().chunks(MAX_PIECE) {
+            work.ids.clear();
+            work.ids.extend(bytes.iter().map(|&b| self.letters[usize::from(b)]));
+            self.merge(work);
+            out.extend(work.ids.iter().filter(|&&id| id != NONE));
+        }
     }
 
     /// Merges by ascending rank, the leftmost first among equals, until no neighbours merge: n log n for any text.
@@ -201,6 +206,11 @@ fn letter(byte: u8) -> char {
     }
 }
 
+/// A text in letters.
+fn spelling(text: &str) -> String {
+    text.bytes().map(letter).collect()
+}
+
 /// The byte of a letter; `None` for characters outside the alphabet.
 fn byte(letter: char) -> Option<u8> {
     match u32::from(letter) {
@@ -264,7 +274,7 @@ mod tests {
                     ranks.entry(pair(merge.left, merge.right)).or_insert(merges.len() as u32);
                     merges.push(merge);
                 }
-                Bpe { pre: Pretokenizer::Gpt2, letters, merges, ranks }
+                Bpe { pre: Pretokenizer::Gpt2, letters, merges, ranks, whole: None }
             })
         }
 
@@ -272,7 +282,7 @@ mod tests {
             #[test]
             fn merging_with_a_queue_is_merging_by_the_obvious_way(bpe in table(), text in "[abcd]{0,40}") {
                 let mut out = Vec::new();
-                bpe.encode(&text, &mut out);
+                bpe.encode_piece(&text, &mut Symbols::default(), &mut out);
                 let ids = text.bytes().map(|b| bpe.letters[usize::from(b)]).collect();
                 prop_assert_eq!(out, obvious(&bpe, ids));
             }

@@ -91,7 +91,7 @@ fn each_missing_key_is_named() {
 #[test]
 fn unknown_kinds_are_named() {
     refused("tokenizer.ggml.model", Some(Value::String("rwkv".into())), Code::UnsupportedTokenizer, "\"rwkv\"");
-    refused("tokenizer.ggml.pre", Some(Value::String("qwen2".into())), Code::UnsupportedTokenizer, "\"qwen2\"");
+    refused("tokenizer.ggml.pre", Some(Value::String("mpt".into())), Code::UnsupportedTokenizer, "\"mpt\"");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The vocabulary: the texts as the file has them, held once, and what each token is for.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
 
 use crate::error::{Result, bail, error};
 use crate::gguf::{Array, Metadata, Strings, Value};
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
+const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 /// The keys of tokens that end a text, the main one first.
@@ -55,6 +58,15 @@ impl Kind {
     }
 }
 
+/// What holds where the file says nothing. Source: llama.cpp's `llama_vocab::impl::load`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Defaults {
+    pub(super) adds_bos: bool,
+    pub(super) bos: Option<u32>,
+    pub(super) eos: Option<u32>,
+    pub(super) unknown: Option<u32>,
+}
+
 /// The texts, the kinds, and the tokens that begin and end a text.
 #[derive(Debug, Clone)]
 pub(super) struct Vocabulary {
@@ -63,13 +75,14 @@ pub(super) struct Vocabulary {
     pub(super) bos: Option<u32>,
     pub(super) adds_bos: bool,
     pub(super) eos: Option<u32>,
+    pub(super) unknown: Option<u32>,
     /// Ascending.
     pub(super) ends: Vec<u32>,
 }
 
 impl Vocabulary {
     /// Takes the texts and types out of the metadata.
-    pub(super) fn from_metadata(meta: &mut Metadata) -> Result<Vocabulary> {
+    pub(super) fn from_metadata(meta: &mut Metadata, defaults: Defaults) -> Result<Vocabulary> {
         let texts = take_strings(meta, TOKENS)?;
         if texts.is_empty() {
             bail!(BadKey, "{TOKENS} is empty");
@@ -90,14 +103,17 @@ impl Vocabulary {
             Some(id) if id as usize >= texts.len() => bail!(BadKey, "{key} is {id}, but the vocabulary has {} tokens", texts.len()),
             id => Ok(id),
         };
-        let bos = id(BOS)?;
-        let adds_bos = meta.bool(ADD_BOS)?.unwrap_or(false);
-        if adds_bos && bos.is_none() {
+        let or = |id: Option<u32>, default: Option<u32>| id.or(default.filter(|&id| (id as usize) < texts.len()));
+        let bos = or(id(BOS)?, defaults.bos);
+        let adds_bos = meta.bool(ADD_BOS)?;
+        if adds_bos == Some(true) && bos.is_none() {
             bail!(MissingKey, "{ADD_BOS} is true, but the file lacks {BOS}");
         }
-        let eos = id(END_KEYS[0])?;
-        let mut ends = Vec::new();
-        for key in END_KEYS {
+        let adds_bos = adds_bos.unwrap_or(defaults.adds_bos) && bos.is_some();
+        let eos = or(id(END_KEYS[0])?, defaults.eos);
+        let unknown = or(id(UNKNOWN)?, defaults.unknown);
+        let mut ends: Vec<u32> = eos.into_iter().collect();
+        for key in &END_KEYS[1..] {
             ends.extend(id(key)?);
         }
         for (i, text) in texts.iter().enumerate() {
@@ -108,7 +124,7 @@ impl Vocabulary {
         }
         ends.sort_unstable();
         ends.dedup();
-        Ok(Vocabulary { texts, kinds, bos, adds_bos, eos, ends })
+        Ok(Vocabulary { texts, kinds, bos, adds_bos, eos, unknown, ends })
     }
 
     /// How many tokens there are.
@@ -131,15 +147,31 @@ impl Vocabulary {
         self.texts.iter().zip(&self.kinds).enumerate().filter(|(_, (text, _))| !text.is_empty()).map(|(i, (text, &kind))| (i as u32, text, kind))
     }
 
-    /// Text -> id, needed while loading only. Two tokens with one text are refused: ids would be ambiguous.
-    pub(super) fn index(&self) -> Result<HashMap<&str, u32>> {
-        let mut index = HashMap::with_capacity(self.len());
-        for (id, text, _) in self.iter() {
-            if let Some(first) = index.insert(text, id) {
+    /// Text -> id, for tokens of the kinds that are wanted. Two tokens with one text are refused: ids would be ambiguous.
+    pub(super) fn index(&self, wanted: impl Fn(Kind) -> bool) -> Result<Index> {
+        let mut index = Index { ids: HashTable::with_capacity(self.len()), state: RandomState::new() };
+        for (id, text, _) in self.iter().filter(|&(_, _, kind)| wanted(kind)) {
+            if let Some(first) = index.get(self, text) {
                 bail!(Malformed, "{TOKENS} has {text:?} twice, as {first} and as {id}");
             }
+            let Index { ids, state } = &mut index;
+            ids.insert_unique(state.hash_one(text), id, |&id| state.hash_one(self.text(id).unwrap_or_default()));
         }
         Ok(index)
+    }
+}
+
+/// Text -> id. It holds ids alone, a few bytes a token; the texts stay in the vocabulary. Seeded, because the file chooses the texts.
+#[derive(Debug, Clone)]
+pub(super) struct Index {
+    ids: HashTable<u32>,
+    state: RandomState,
+}
+
+impl Index {
+    /// The token with exactly this text.
+    pub(super) fn get(&self, vocab: &Vocabulary, text: &str) -> Option<u32> {
+        self.ids.find(self.state.hash_one(text), |&id| vocab.text(id) == Some(text)).copied()
     }
 }
 

@@ -23,6 +23,7 @@ export const ENGINE_CODES = [
   "busy",
   "io",
   "out-of-memory",
+  "device",
   "internal",
 ] as const;
 

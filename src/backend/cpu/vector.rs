@@ -1,6 +1,7 @@
 //! The row-wise work between the products: sums, norms, activations, quantization, exp.
 
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
+use crate::ops::norm_linear::{Activation, GELU_CUBIC, GELU_LINEAR};
 use crate::quant::SMALLEST;
 
 /// exp for arguments up to 88, eight at a time; below -87 the result is exp(-87).
@@ -80,33 +81,42 @@ impl Kernel for RmsNorm<'_> {
     }
 }
 
-/// Gate and up into one: `gate = silu(gate) * up`.
-pub struct SiluMul<'a> {
+/// Gate and up into one: `gate = activation(gate) * up`.
+pub struct Gate<'a> {
+    pub activation: Activation,
     pub gate: &'a mut [f32],
     pub up: &'a [f32],
 }
 
+/// Both activations are g / (1 + exp(-v)), with v = g or GELU's 2 u.
 #[inline(always)]
-fn silu_mul<I: Isa>(isa: I, gate: &mut [f32; 8], up: &[f32; 8]) {
+fn gated<I: Isa>(isa: I, activation: Activation, gate: &mut [f32; 8], up: &[f32; 8]) {
     let g = isa.load(gate);
-    let below = isa.add(isa.splat(1.0), exp(isa, isa.sub(isa.splat(0.0), g)));
+    let v = match activation {
+        Activation::Silu => g,
+        Activation::Gelu => {
+            let cubic = isa.add(isa.splat(1.0), isa.mul(isa.splat(GELU_CUBIC), isa.mul(g, g)));
+            isa.mul(isa.mul(isa.splat(2.0 * GELU_LINEAR), g), cubic)
+        }
+    };
+    let below = isa.add(isa.splat(1.0), exp(isa, isa.sub(isa.splat(0.0), v)));
     isa.store(isa.mul(isa.div(g, below), isa.load(up)), gate);
 }
 
-impl Kernel for SiluMul<'_> {
+impl Kernel for Gate<'_> {
     type Out = ();
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
         let (gate, gate_rest) = self.gate.as_chunks_mut::<8>();
         let (up, up_rest) = self.up.as_chunks::<8>();
         for (g, u) in gate.iter_mut().zip(up) {
-            silu_mul(isa, g, u);
+            gated(isa, self.activation, g, u);
         }
         if !gate_rest.is_empty() {
             let (mut g, mut u) = ([0.0; 8], [0.0; 8]);
             g[..gate_rest.len()].copy_from_slice(gate_rest);
             u[..up_rest.len()].copy_from_slice(up_rest);
-            silu_mul(isa, &mut g, &u);
+            gated(isa, self.activation, &mut g, &u);
             gate_rest.copy_from_slice(&g[..gate_rest.len()]);
         }
     }
