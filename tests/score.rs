@@ -1,4 +1,4 @@
-//! The real model against llama.cpp and a float32 forward, on every instruction set; and the same bits whatever the chunk.
+//! The real models against llama.cpp and a float32 forward; and the same bits whatever the chunk and the instruction set.
 #![cfg(not(target_arch = "wasm32"))]
 
 mod common;
@@ -6,47 +6,110 @@ mod common;
 use common::golden;
 use common::models;
 use pollster::block_on;
-use rillm::backend::Want;
 use rillm::backend::cpu::{Cpu, Variant};
+use rillm::backend::{Backend, Want};
 use rillm::load::{LoadOptions, Loader};
 use rillm::session::Engine;
 use rillm::session::predict::Predict;
+use serde_json::Value;
 
-const MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-
-fn engine(variant: Variant) -> Engine<Cpu> {
-    let bytes = std::fs::read(models::path(MODEL)).unwrap();
+fn engine<B: Backend>(backend: B, file: &str) -> Engine<B> {
+    let bytes = std::fs::read(models::path(file)).unwrap();
     let options = LoadOptions { context_length: Some(2048) };
-    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), options);
+    let mut loader = Loader::new(backend, Some(bytes.len() as u64), options);
     bytes.chunks(1 << 20).for_each(|piece| loader.push(piece).unwrap());
     Engine::new(loader.finish().unwrap())
 }
 
-fn best() -> Engine<Cpu> {
-    engine(Variant::detect())
+fn best(file: &str) -> Engine<Cpu> {
+    engine(Cpu::new(Variant::detect()), file)
 }
 
-#[test]
-fn the_golden_text_scores_as_it_should() {
-    let golden = golden::smollm2();
-    let ids = golden::ids(&golden["logprobs"]["ids"]);
-    let mut engine = best();
+fn logprobs<B: Backend>(engine: &mut Engine<B>, ids: Vec<u32>) -> Vec<f32> {
     let mut scoring = engine.score(ids).unwrap();
     while !block_on(engine.score_step(&mut scoring)).unwrap() {}
-    let logprobs: Vec<f32> = scoring.picks().iter().map(|p| p.logprob).collect();
-    golden::check_score(&golden, &logprobs);
+    scoring.picks().iter().map(|p| p.logprob).collect()
 }
 
-#[test]
-fn greedy_texts_are_followed() {
-    let mut engine = best();
+/// The golden text, past Gemma's window, and the greedy texts, teacher-forced.
+fn check<B: Backend>(engine: &mut Engine<B>, golden: &Value) {
+    let scores = logprobs(engine, golden::ids(&golden["logprobs"]["ids"]));
+    golden::check_score(golden, &scores);
     let mut margins = Vec::new();
-    for (ids, prompt) in golden::greedy(&golden::smollm2()) {
+    for (ids, prompt) in golden::greedy(golden) {
         let mut scoring = engine.score(ids).unwrap();
         while !block_on(engine.score_step(&mut scoring)).unwrap() {}
         margins.extend(scoring.picks()[prompt - 1..].iter().map(|p| p.top_logprob - p.logprob));
     }
     golden::check_greedy(&margins);
+}
+
+#[test]
+fn smollm2_scores_as_it_should() {
+    check(&mut best(models::SMOLLM2), &golden::smollm2());
+}
+
+#[test]
+fn gemma3_scores_as_it_should() {
+    check(&mut best(models::GEMMA3), &golden::gemma3());
+}
+
+/// The same forward on candle's tensors, and candle's own models beside it.
+#[cfg(feature = "candle")]
+mod candle {
+    use candle_core::quantized::gguf_file::Content;
+    use candle_core::{DType, Device, Tensor};
+    use candle_transformers::models::{quantized_gemma3, quantized_llama};
+    use rillm::backend::candle::Candle;
+    use rillm::ops::pick;
+
+    use super::*;
+
+    #[test]
+    fn smollm2_scores_as_it_should_on_candles_tensors() {
+        check(&mut engine(Candle::new("cpu").unwrap(), models::SMOLLM2), &golden::smollm2());
+    }
+
+    #[test]
+    fn gemma3_scores_as_it_should_on_candles_tensors() {
+        check(&mut engine(Candle::new("cpu").unwrap(), models::GEMMA3), &golden::gemma3());
+    }
+
+    /// Tokens for candle's own models, which give the logits of one position at a time.
+    const TOKENS: usize = 96;
+
+    fn compare(file: &str, golden: &Value, mut forward: impl FnMut(&Tensor, usize) -> Tensor) {
+        let ids = golden::ids(&golden["logprobs"]["ids"])[..TOKENS].to_vec();
+        let ours = logprobs(&mut best(file), ids.clone());
+        let theirs = ids.windows(2).enumerate().map(|(i, pair)| {
+            let logits = forward(&Tensor::new(&[[pair[0]]], &Device::Cpu).unwrap(), i);
+            let logits: Vec<f32> = logits.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+            pick::reference(&logits, Some(pair[1])).unwrap().logprob
+        });
+        let differences: Vec<f32> = theirs.zip(&ours).map(|(t, o)| (t - o).abs()).collect();
+        let mean = differences.iter().sum::<f32>() / differences.len() as f32;
+        println!("{file} against candle-transformers: {mean:.4} on average");
+        assert!(mean <= 0.10, "{file}: {mean}");
+    }
+
+    fn content(file: &str) -> (Content, std::fs::File) {
+        let mut reader = std::fs::File::open(models::path(file)).unwrap();
+        (Content::read(&mut reader).unwrap(), reader)
+    }
+
+    #[test]
+    fn smollm2_agrees_with_candle_transformers() {
+        let (content, mut reader) = content(models::SMOLLM2);
+        let mut model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).unwrap();
+        compare(models::SMOLLM2, &golden::smollm2(), |ids, at| model.forward(ids, at).unwrap());
+    }
+
+    #[test]
+    fn gemma3_agrees_with_candle_transformers() {
+        let (content, mut reader) = content(models::GEMMA3);
+        let mut model = quantized_gemma3::ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).unwrap();
+        compare(models::GEMMA3, &golden::gemma3(), |ids, at| model.forward(ids, at).unwrap());
+    }
 }
 
 /// The logits after each of some positions, as bits.
@@ -62,31 +125,51 @@ fn logits_at_the_end(engine: &mut Engine<Cpu>, ids: &[u32], chunk: usize) -> Vec
 
 #[test]
 fn logits_do_not_depend_on_chunks_or_instruction_sets() {
-    let ids = golden::ids(&golden::smollm2()["logprobs"]["ids"]);
-    // past two tiles of the attention, not a multiple of anything
-    let ids = &ids[..603];
-    let mut engine = best();
-    let whole = logits_at_the_end(&mut engine, ids, ids.len());
-    assert_eq!(whole.len(), 49_152);
-    for chunk in [1, 7, 64, 512] {
-        assert!(logits_at_the_end(&mut engine, ids, chunk) == whole, "chunks of {chunk} give other bits");
+    for (file, golden) in [(models::SMOLLM2, golden::smollm2()), (models::GEMMA3, golden::gemma3())] {
+        let ids = golden::ids(&golden["logprobs"]["ids"]);
+        // past two tiles of the attention and past Gemma's window, not a multiple of anything
+        let ids = &ids[..603];
+        let mut engine = best(file);
+        let whole = logits_at_the_end(&mut engine, ids, ids.len());
+        assert_eq!(whole.len(), engine.info().vocab_size);
+        for chunk in [1, 7, 64, 512] {
+            assert!(logits_at_the_end(&mut engine, ids, chunk) == whole, "{file}: chunks of {chunk} give other bits");
+        }
+        for variant in Variant::available() {
+            let short = &ids[..67];
+            let right = logits_at_the_end(&mut engine, short, 64);
+            assert!(logits_at_the_end(&mut self::engine(Cpu::new(variant), file), short, 64) == right, "{file}: {} gives other bits", variant.name());
+        }
     }
-    for variant in Variant::available() {
-        let short = &ids[..67];
-        let right = logits_at_the_end(&mut engine, short, 64);
-        assert!(logits_at_the_end(&mut self::engine(variant), short, 64) == right, "{} gives other bits", variant.name());
+}
+
+/// B062: nothing goes wrong where a window of 512 begins to slide, nor where it has slid by its own length.
+#[test]
+fn b062_gemma_decodes_1600_tokens_one_by_one_to_the_bits_of_a_prefill() {
+    let golden = golden::ids(&golden::gemma3()["logprobs"]["ids"]);
+    let ids: Vec<u32> = golden.iter().chain(&golden[1..]).copied().take(1600).collect();
+    let mut engine = best(models::GEMMA3);
+    let prefill = logprobs(&mut engine, ids.clone());
+    let runner = engine.runner();
+    runner.truncate(0);
+    for (i, pair) in ids.windows(2).enumerate() {
+        let want = Want::Picks { rows: &[0], targets: &pair[1..] };
+        let pick = block_on(runner.run(&pair[..1], Some(&want))).unwrap().picks[0];
+        assert!(pick.logprob.to_bits() == prefill[i].to_bits(), "position {i}: {} decoded, {} in one prefill", pick.logprob, prefill[i]);
     }
 }
 
 #[test]
 fn a_reused_prefix_gives_the_bits_of_a_fresh_prompt() {
-    let ids = golden::ids(&golden::smollm2()["logprobs"]["ids"]);
-    let mut engine = best();
-    let fresh = logits_at_the_end(&mut engine, &ids[..300], 64);
-    let other = [&ids[..137], &ids[500..600]].concat();
-    logits_at_the_end(&mut engine, &other, 64);
-    let runner = engine.runner();
-    runner.truncate(137);
-    let again = block_on(runner.run(&ids[137..300], Some(&Want::Logits))).unwrap().logits;
-    assert!(again.iter().map(|z| z.to_bits()).collect::<Vec<_>>() == fresh);
+    for (file, golden) in [(models::SMOLLM2, golden::smollm2()), (models::GEMMA3, golden::gemma3())] {
+        let ids = golden::ids(&golden["logprobs"]["ids"]);
+        let mut engine = best(file);
+        let fresh = logits_at_the_end(&mut engine, &ids[..600], 64);
+        let other = [&ids[..537], &ids[700..800]].concat();
+        logits_at_the_end(&mut engine, &other, 64);
+        let runner = engine.runner();
+        runner.truncate(537);
+        let again = block_on(runner.run(&ids[537..600], Some(&Want::Logits))).unwrap().logits;
+        assert!(again.iter().map(|z| z.to_bits()).collect::<Vec<_>>() == fresh, "{file}");
+    }
 }

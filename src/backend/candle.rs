@@ -24,7 +24,6 @@ const ROWS: usize = 64;
 /// Prompt tokens in one pass.
 const BITE: usize = 512;
 
-
 /// A weight: its raw bytes until they are all there.
 enum Weight {
     Coming { name: String, format: Format, kind: Kind, shape: (usize, usize), bytes: Vec<u8>, rows: usize },

@@ -155,7 +155,8 @@ fn default<'t>(text: &'t str, piece: &mut impl FnMut(&'t str)) {
         let inside = text.chars().next().is_some_and(of);
         text.find(|c| of(c) != inside).unwrap_or(text.len())
     };
-    let mark = |c: char| matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '~' | '|') || c.general_category_group() == GeneralCategoryGroup::Punctuation;
+    let mark =
+        |c: char| matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '~' | '|') || c.general_category_group() == GeneralCategoryGroup::Punctuation;
     let threes = |text: &str| {
         let ascii = |n: usize| text.len() >= n + 3 && text.as_bytes()[n..n + 3].iter().all(u8::is_ascii_digit);
         if ascii(0) { 3 } else { (1..text.len()).find(|&n| ascii(n)).unwrap_or(text.len()) }
@@ -288,7 +289,8 @@ mod tests {
             let part = prop_oneof![
                 Just(" ".to_owned()),
                 prop::sample::select(vec![
-                    "'s", "'re", "'", "'S", "'Ll", "$", "`", "(", "1234", "\r", "\r\n", "\n", "\t", "\u{a0}", "\u{85}", "a", "é", "7", "²", "Ⅷ", "١", "ा", "Ⓐ", "!", "。", "\u{200d}"
+                    "'s", "'re", "'", "'S", "'Ll", "$", "`", "(", "1234", "\r", "\r\n", "\n", "\t", "\u{a0}", "\u{85}", "a", "é", "7", "²", "Ⅷ", "١",
+                    "ा", "Ⓐ", "!", "。", "\u{200d}"
                 ])
                 .prop_map(str::to_owned),
                 any::<char>().prop_filter("assigned since", agreed).prop_map(String::from),

@@ -7,6 +7,11 @@ pub fn smollm2() -> Value {
     serde_json::from_str(include_str!("../data/smollm2-135m-instruct-q4_1.json")).unwrap()
 }
 
+/// `tests/data/gemma-3-270m-q4_k_m.json`.
+pub fn gemma3() -> Value {
+    serde_json::from_str(include_str!("../data/gemma-3-270m-q4_k_m.json")).unwrap()
+}
+
 /// A list of token ids.
 pub fn ids(v: &Value) -> Vec<u32> {
     v.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
@@ -60,7 +65,12 @@ pub fn check_reference(right: &[f32], ours: &[f32]) {
     assert!(mean <= 0.002, "the mean difference to the scalar path is {mean:.6}, more than 0.002");
 }
 
-/// What the scalar path says of the first tokens of the golden text (`tests/reference.rs`).
-pub fn stored_reference() -> Vec<f32> {
+/// What the scalar path says of the first tokens of SmolLM2's golden text (`tests/reference.rs`).
+pub fn smollm2_reference() -> Vec<f32> {
     serde_json::from_str(include_str!("../data/smollm2-reference.json")).unwrap()
+}
+
+/// The same of Gemma's.
+pub fn gemma3_reference() -> Vec<f32> {
+    serde_json::from_str(include_str!("../data/gemma3-reference.json")).unwrap()
 }

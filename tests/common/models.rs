@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 pub const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+pub const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
 
 /// The path of a model: in the folder that `RILLM_MODELS` names, else in `models/`. A missing file fails the test, never skips it.
 pub fn path(name: &str) -> PathBuf {

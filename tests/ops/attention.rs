@@ -92,7 +92,8 @@ fn b063_a_window_is_512_positions_and_a_global_layer_sees_all() {
     let (n, head_dim) = (1000, 8);
     // Every key is alike, so each visible position has the same weight; the value of position i is one in place i / 125.
     let keys = vec![half::f16::ONE.to_bits(); n * head_dim];
-    let values: Vec<u16> = (0..n * head_dim).map(|i| half::f16::from_f32(if i % head_dim == i / head_dim / 125 { 1.0 } else { 0.0 }).to_bits()).collect();
+    let values: Vec<u16> =
+        (0..n * head_dim).map(|i| half::f16::from_f32(if i % head_dim == i / head_dim / 125 { 1.0 } else { 0.0 }).to_bits()).collect();
     let q = vec![1.0; n * head_dim];
     for (window, most) in [(Some(512), 512), (None, n)] {
         let p = attend::Params { start: 0, heads: 1, kv_heads: 1, head_dim, scale: 1.0, window };

@@ -105,7 +105,8 @@ fn b004_a_megabyte_of_anything_takes_well_under_a_second() {
         let letters = "a".repeat(1 << 20);
         let mixed: String = (0..1 << 18).map(|i| [' ', 'e', '\n', '<', '7', 'é', 'q', '|'][(i * i + i / 7) % 8]).collect();
         let unknown = "\u{10FFFE}".repeat(1 << 18); // bytes, in every vocabulary
-        let texts = ["é".repeat(1 << 19), letters, " ".repeat(1 << 20), "\n".repeat(1 << 20), "<|im".repeat(1 << 18), "0".repeat(1 << 20), mixed, unknown];
+        let texts =
+            ["é".repeat(1 << 19), letters, " ".repeat(1 << 20), "\n".repeat(1 << 20), "<|im".repeat(1 << 18), "0".repeat(1 << 20), mixed, unknown];
         for text in texts {
             for special in [false, true] {
                 let start = Instant::now();
