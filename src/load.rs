@@ -17,10 +17,12 @@ pub const DEFAULT_CONTEXT: usize = 4096;
 const FIRST_ATTEMPT: u64 = 64 << 10;
 
 /// What the caller decides about a load.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadOptions {
     /// Positions in the KV cache; at most what the model was trained for. None: the smaller of that and [`DEFAULT_CONTEXT`].
     pub context_length: Option<usize>,
+    /// A `tokenizer.json` to use instead of the file's own tokenizer (native, feature `tokenizer-json`).
+    pub tokenizer_json: Option<Vec<u8>>,
 }
 
 /// A loaded model with all that belongs to it.
@@ -177,7 +179,11 @@ impl<B: Backend> Loader<B> {
 impl Data {
     fn new<B: Backend>(backend: &mut B, mut gguf: Gguf, options: &LoadOptions) -> Result<Self> {
         Config::check_architecture(&gguf.metadata)?; // before the tokenizer: "not supported" is worth more than what its vocabulary lacks
-        let tokenizer = Tokenizer::from_metadata(&mut gguf.metadata)?;
+        let rows = gguf.tensor("token_embd.weight").map_or(0, TensorInfo::rows);
+        let tokenizer = match &options.tokenizer_json {
+            None => Tokenizer::from_metadata(&mut gguf.metadata)?,
+            Some(json) => Tokenizer::from_json(json, &gguf.metadata, rows)?,
+        };
         let chat = ChatTemplate::from_metadata(&gguf.metadata)?;
         let config = Config::from_metadata(&gguf.metadata, tokenizer.vocab_size())?;
         let context = match options.context_length {

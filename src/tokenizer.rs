@@ -4,6 +4,8 @@
 //! pieces of `pretokenize`) or SentencePiece's merges by score (`spm`). The ids are llama.cpp's, which the golden files in `tests/data` hold.
 
 mod bpe;
+#[cfg(feature = "tokenizer-json")]
+mod json;
 mod pretokenize;
 mod special;
 mod spm;
@@ -43,6 +45,9 @@ enum Scheme {
     Bpe(Bpe),
     /// `tokenizer.ggml.model` = `llama`.
     Spm(Spm),
+    /// A `tokenizer.json` instead.
+    #[cfg(feature = "tokenizer-json")]
+    Json(json::Json),
 }
 
 impl Tokenizer {
@@ -65,10 +70,30 @@ impl Tokenizer {
             }
             model => bail!(UnsupportedTokenizer, "tokenizer model {model:?} ({MODEL}) is not supported; \"gpt2\" and \"llama\" are"),
         };
+        Ok(Tokenizer::new(vocab, scheme))
+    }
+
+    /// Reads a Hugging Face `tokenizer.json` in place of the file's own vocabulary. `rows`: how many tokens the model has.
+    ///
+    /// # Errors
+    /// `unsupported-tokenizer` where it can't be read, `malformed` where it has more tokens than the model; `not-supported` where the crate
+    /// is built without the feature `tokenizer-json`.
+    #[cfg_attr(not(feature = "tokenizer-json"), allow(unused_variables))]
+    pub fn from_json(json: &[u8], meta: &Metadata, rows: usize) -> Result<Tokenizer> {
+        #[cfg(feature = "tokenizer-json")]
+        {
+            let (vocab, json) = json::Json::read(json, meta, rows)?;
+            Ok(Tokenizer::new(vocab, Scheme::Json(json)))
+        }
+        #[cfg(not(feature = "tokenizer-json"))]
+        bail!(NotSupported, "a tokenizer.json is read by the native build with the feature tokenizer-json")
+    }
+
+    fn new(vocab: Vocabulary, scheme: Scheme) -> Tokenizer {
         let everywhere = Specials::new(&vocab, |kind| kind == Kind::UserDefined);
         let control = Specials::new(&vocab, Kind::is_control);
         let both = Specials::new(&vocab, |kind| kind == Kind::UserDefined || kind.is_control());
-        Ok(Tokenizer { vocab, scheme, everywhere, control, both })
+        Tokenizer { vocab, scheme, everywhere, control, both }
     }
 
     /// The ids of a text, without BOS. `special`: the texts of control tokens become those tokens; otherwise they are text like any
@@ -147,7 +172,9 @@ impl Tokenizer {
             (Some(text), Some(Kind::UserDefined)) => Cow::Borrowed(text.as_bytes()),
             (Some(text), Some(Kind::Normal | Kind::Byte)) => match &self.scheme {
                 Scheme::Bpe(_) => Cow::Owned(bpe::spelled(text)),
-                Scheme::Spm(spm) => spm.spelled(text, self.vocab.kind(id).unwrap_or(Kind::Normal)),
+                Scheme::Spm(_) => spm::spelled(text, self.vocab.kind(id).unwrap_or(Kind::Normal)),
+                #[cfg(feature = "tokenizer-json")]
+                Scheme::Json(json) => Cow::Owned(json.spelled(text, self.vocab.kind(id).unwrap_or(Kind::Normal))),
             },
             _ => Cow::Borrowed(&[]),
         }
@@ -221,6 +248,8 @@ impl Tokenizer {
             Scheme::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
             // Every text part stands at the start or behind a special token: `Specials::split` joins what is text.
             Scheme::Spm(spm) => spm.encode(&self.vocab, text, true, ids),
+            #[cfg(feature = "tokenizer-json")]
+            Scheme::Json(json) => json.encode(text, ids),
         }
     }
 }

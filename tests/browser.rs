@@ -22,7 +22,7 @@ async fn engine() -> Engine<Cpu> {
     let response: web_sys::Response = fetched.unchecked_into();
     assert!(response.ok(), "the model is not there: run ./build.sh models");
     let file = js_sys::Uint8Array::new(&JsFuture::from(response.array_buffer().unwrap()).await.unwrap());
-    let options = LoadOptions { context_length: Some(2048) };
+    let options = LoadOptions { context_length: Some(2048), ..LoadOptions::default() };
     let mut loader = Loader::new(Cpu::new(Variant::detect()), Some(u64::from(file.length())), options);
     for at in (0..file.length()).step_by(1 << 20) {
         loader.push(&file.subarray(at, (at + (1 << 20)).min(file.length())).to_vec()).unwrap();

@@ -134,3 +134,16 @@ fn a_model_can_come_through_a_pipe() {
     let info: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(info["bytes"].as_f64(), Some(bytes.len() as f64));
 }
+
+#[cfg(feature = "candle")]
+#[test]
+fn candle_answers_what_the_cpu_answers_and_devices_are_refused_by_name() {
+    let model = model();
+    let args = ["generate", &model, "--prompt", "The capital of France is", "--temperature", "0", "--max-tokens", "3", "--json"];
+    let ids = |more: &[&str]| json(&[&args[..], more].concat(), 0)["tokens"].clone();
+    assert_eq!(ids(&["--backend", "candle"]), ids(&[]));
+    let refused = |more: &[&str], code: &str, word: &str| refused(&[&args[..args.len() - 1], more].concat(), code, word);
+    refused(&["--backend", "candle", "--device", "abacus"], "bad-option", "abacus");
+    refused(&["--device", "cuda"], "not-supported", "--backend candle");
+    refused(&["--backend", "candle", "--device", "cuda"], "device", "cuda");
+}

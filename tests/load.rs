@@ -190,7 +190,7 @@ fn b091_a_file_that_is_cut_off_is_refused_before_any_upload_where_its_size_is_kn
 #[test]
 fn the_context_length_is_checked() {
     let bytes = TinyModel { context: 100, ..TinyModel::default() }.bytes();
-    let with = |n| load_in(&bytes, 1 << 16, Some(bytes.len() as u64), LoadOptions { context_length: n });
+    let with = |n| load_in(&bytes, 1 << 16, Some(bytes.len() as u64), LoadOptions { context_length: n, ..LoadOptions::default() });
     assert_eq!(with(None).unwrap().info().context_length, 100);
     assert_eq!(with(Some(1)).unwrap().info().context_length, 1);
     for odd in [0, 101, usize::MAX] {

@@ -89,7 +89,7 @@ fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
 }
 
 fn score(variant: Variant, bytes: &[u8], ids: &[u32]) -> Vec<f32> {
-    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), LoadOptions { context_length: Some(256) });
+    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), LoadOptions { context_length: Some(256), ..LoadOptions::default() });
     loader.push(bytes).unwrap();
     let mut engine = Engine::new(loader.finish().unwrap());
     let mut scoring = engine.score(ids.to_vec()).unwrap();

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 fn engine<B: Backend>(backend: B, file: &str) -> Engine<B> {
     let bytes = std::fs::read(models::path(file)).unwrap();
-    let options = LoadOptions { context_length: Some(2048) };
+    let options = LoadOptions { context_length: Some(2048), ..LoadOptions::default() };
     let mut loader = Loader::new(backend, Some(bytes.len() as u64), options);
     bytes.chunks(1 << 20).for_each(|piece| loader.push(piece).unwrap());
     Engine::new(loader.finish().unwrap())

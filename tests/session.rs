@@ -16,7 +16,7 @@ use rillm::session::options::OptionValue;
 use rillm::session::{Answer, Engine, FinishReason, Generation, Options, Step};
 
 fn load(bytes: &[u8], context: usize) -> Engine<Cpu> {
-    let mut loader = Loader::new(Cpu::default(), Some(bytes.len() as u64), LoadOptions { context_length: Some(context) });
+    let mut loader = Loader::new(Cpu::default(), Some(bytes.len() as u64), LoadOptions { context_length: Some(context), ..LoadOptions::default() });
     bytes.chunks(1 << 20).for_each(|piece| loader.push(piece).unwrap());
     Engine::new(loader.finish().unwrap())
 }

@@ -88,19 +88,19 @@ impl Spm {
             rest = after;
         }
     }
+}
 
-    /// The bytes that a token writes.
-    pub(super) fn spelled<'t>(&self, text: &'t str, kind: Kind) -> Cow<'t, [u8]> {
-        match byte(text) {
-            Some(byte) if kind == Kind::Byte => Cow::Owned(vec![byte]),
-            _ if text.contains(SPACE) => Cow::Owned(text.replace(SPACE, " ").into_bytes()),
-            _ => Cow::Borrowed(text.as_bytes()),
-        }
+/// The bytes that a token writes.
+pub(super) fn spelled(text: &str, kind: Kind) -> Cow<'_, [u8]> {
+    match byte(text) {
+        Some(byte) if kind == Kind::Byte => Cow::Owned(vec![byte]),
+        _ if text.contains(SPACE) => Cow::Owned(text.replace(SPACE, " ").into_bytes()),
+        _ => Cow::Borrowed(text.as_bytes()),
     }
 }
 
 /// The byte that a text like `<0x0A>` names.
-fn byte(text: &str) -> Option<u8> {
+pub(super) fn byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let plain = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit()); // `from_str_radix` takes "+A" too
     if plain { u8::from_str_radix(digits, 16).ok() } else { None }

@@ -99,6 +99,11 @@ impl Vocabulary {
             }
         }
         meta.remove(TYPES);
+        Self::new(texts, kinds, meta, defaults)
+    }
+
+    /// From the texts and kinds; the metadata says which tokens begin and end a text.
+    pub(super) fn new(texts: Strings, mut kinds: Vec<Kind>, meta: &Metadata, defaults: Defaults) -> Result<Vocabulary> {
         let id = |key: &str| match meta.u32(key)? {
             Some(id) if id as usize >= texts.len() => bail!(BadKey, "{key} is {id}, but the vocabulary has {} tokens", texts.len()),
             id => Ok(id),

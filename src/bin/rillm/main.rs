@@ -1,157 +1,27 @@
 //! The command line, and the Rust example: load a file in pieces, step a generation, print what comes.
 
+mod args;
+mod load;
+
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use clap::Parser;
 use pollster::block_on;
+use rillm::backend::Backend;
 use rillm::backend::cpu::Cpu;
 use rillm::chat::{Message, Now};
 use rillm::error::{Code, Error, Result};
-use rillm::load::{LoadOptions, Loader};
 use rillm::session::options::OptionValue;
 use rillm::session::{Answer, Engine, Options, Step};
 use serde::Serialize;
 use serde_json::json;
 
-/// Runs quantized language models.
-#[derive(Parser)]
-#[command(name = "rillm", version, about, after_help = "Exit codes: 0 done, 1 refused (the message says what and why), 2 wrong usage.")]
-struct Cli {
-    #[command(subcommand)]
-    verb: Verb,
-    /// Only JSON on stdout; an error is {"error": {"code", "message"}}
-    #[arg(long, global = true)]
-    json: bool,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    /// Continue a text, or answer a message
-    Generate(Generate),
-    /// Time prefill and decode
-    Bench(Bench),
-    /// What a model file is
-    Info {
-        /// The GGUF file
-        model: PathBuf,
-    },
-    /// The ids of a text
-    Tokenize {
-        /// The GGUF file
-        model: PathBuf,
-        /// The text
-        text: String,
-        /// Parse control tokens out of the text
-        #[arg(long)]
-        special: bool,
-    },
-    /// What the model says of each token of a text, given those before it
-    Score {
-        /// The GGUF file
-        model: PathBuf,
-        /// Token ids, separated by commas or blanks
-        #[arg(long, value_delimiter = ',', num_args = 1.., conflicts_with = "text", required_unless_present = "text")]
-        ids: Vec<u32>,
-        /// A text instead of ids
-        #[arg(long)]
-        text: Option<String>,
-        #[command(flatten)]
-        machine: Machine,
-    },
-}
-
-#[derive(Args)]
-struct Machine {
-    /// What computes
-    #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
-    backend: BackendName,
-    /// Threads that compute
-    #[arg(long, default_value_t = 1)]
-    threads: u32,
-    /// Positions in the KV cache (default: 4096, or the model's if that is less)
-    #[arg(long, visible_alias = "context-length")]
-    context: Option<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BackendName {
-    Cpu,
-    Gpu,
-    Candle,
-}
-
-#[derive(Args)]
-struct Generate {
-    /// The GGUF file
-    model: PathBuf,
-    /// A text to continue
-    #[arg(long, conflicts_with = "chat", required_unless_present = "chat")]
-    prompt: Option<String>,
-    /// A message to answer, through the file's chat template
-    #[arg(long)]
-    chat: Option<String>,
-    /// A system message before it
-    #[arg(long, requires = "chat")]
-    system: Option<String>,
-    #[command(flatten)]
-    machine: Machine,
-    /// Tokens at most [default: 512]
-    #[arg(long)]
-    max_tokens: Option<f64>,
-    /// 0 is greedy [default: 0.8]
-    #[arg(long)]
-    temperature: Option<f64>,
-    /// Only the K most likely tokens; 0: all [default: 40]
-    #[arg(long)]
-    top_k: Option<f64>,
-    /// Only the most likely tokens that together have this probability [default: 0.95]
-    #[arg(long)]
-    top_p: Option<f64>,
-    /// Only tokens at least this likely, relative to the most likely one [default: 0.05]
-    #[arg(long)]
-    min_p: Option<f64>,
-    /// Above 1 makes repeating less likely [default: 1]
-    #[arg(long)]
-    repetition_penalty: Option<f64>,
-    /// Tokens that the penalty looks back at [default: 64]
-    #[arg(long)]
-    repetition_window: Option<f64>,
-    /// Gives the same answer again
-    #[arg(long)]
-    seed: Option<f64>,
-    /// Ends the answer; may be given again
-    #[arg(long)]
-    stop: Vec<String>,
-    /// Go on past the model's end token
-    #[arg(long)]
-    ignore_eos: bool,
-    /// Prompt tokens in one pass at most [default: 512]
-    #[arg(long)]
-    chunk_size: Option<f64>,
-    /// Parse control tokens out of --prompt
-    #[arg(long)]
-    special: bool,
-}
-
-#[derive(Args)]
-struct Bench {
-    /// The GGUF file
-    model: PathBuf,
-    /// Tokens of the prompt
-    #[arg(long, default_value_t = 232)]
-    prompt_tokens: usize,
-    /// Tokens to make
-    #[arg(long, default_value_t = 64)]
-    tokens: u32,
-    #[command(flatten)]
-    machine: Machine,
-}
+use args::{Bench, Cli, Generate, Verb};
+use load::{Work, load, with_engine};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -170,11 +40,11 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     match &cli.verb {
-        Verb::Generate(g) => generate(g, cli.json),
+        Verb::Generate(g) => with_engine(&g.machine, &g.model, cli.json, Generating { g, as_json: cli.json }),
         Verb::Bench(b) => bench(b, cli.json),
         Verb::Info { model } => info(model, cli.json),
-        Verb::Tokenize { model, text, special } => {
-            let engine = load(model, Some(1), cli.json)?;
+        Verb::Tokenize { model, text, special, tokenizer } => {
+            let engine = load(Cpu::default(), model, Some(1), tokenizer.as_ref(), cli.json)?;
             let ids = engine.tokenizer().encode(text, *special);
             if cli.json {
                 print_json(&ids);
@@ -185,13 +55,23 @@ fn run(cli: &Cli) -> Result<()> {
             }
             Ok(())
         }
-        Verb::Score { model, ids, text, machine } => score(model, ids, text.as_deref(), machine, cli.json),
+        Verb::Score { model, ids, text, machine } => with_engine(machine, model, cli.json, Scoring { ids, text: text.as_deref(), as_json: cli.json }),
     }
 }
 
-fn generate(g: &Generate, as_json: bool) -> Result<()> {
+struct Generating<'a> {
+    g: &'a Generate,
+    as_json: bool,
+}
+
+impl Work for Generating<'_> {
+    fn run<B: Backend>(self, engine: Engine<B>) -> Result<()> {
+        generate(engine, self.g, self.as_json)
+    }
+}
+
+fn generate<B: Backend>(mut engine: Engine<B>, g: &Generate, as_json: bool) -> Result<()> {
     let options = options(g)?;
-    let mut engine = machine(&g.machine, &g.model, as_json)?;
     let mut generation = match (&g.prompt, &g.chat) {
         (_, Some(message)) => {
             let system = g.system.iter().map(|text| Message::new("system", text));
@@ -272,9 +152,22 @@ fn bench(b: &Bench, as_json: bool) -> Result<()> {
     if b.prompt_tokens == 0 {
         return Err(Error::new(Code::EmptyPrompt, "--prompt-tokens must be at least 1"));
     }
-    let began = Instant::now();
-    let mut engine = machine(&b.machine, &b.model, as_json)?;
-    let load_ms = began.elapsed().as_secs_f64() * 1000.0;
+    with_engine(&b.machine, &b.model, as_json, Benching { b, began: Instant::now(), as_json })
+}
+
+struct Benching<'a> {
+    b: &'a Bench,
+    began: Instant,
+    as_json: bool,
+}
+
+impl Work for Benching<'_> {
+    fn run<B: Backend>(self, engine: Engine<B>) -> Result<()> {
+        time(engine, self.b, self.began.elapsed().as_secs_f64() * 1000.0, self.as_json)
+    }
+}
+
+fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: bool) -> Result<()> {
     let vocab = engine.info().vocab_size as u64;
     // Ordinary tokens spread over the vocabulary: speed depends on how many there are, not on which.
     let ids: Vec<u32> = (0..b.prompt_tokens as u64).map(|i| ((i * 7919 + 1000) % vocab) as u32).collect();
@@ -330,7 +223,7 @@ fn bench(b: &Bench, as_json: bool) -> Result<()> {
 }
 
 fn info(path: &Path, as_json: bool) -> Result<()> {
-    let info = load(path, None, as_json)?.info();
+    let info = load(Cpu::default(), path, None, None, as_json)?.info();
     if as_json {
         print_json(&info);
     } else {
@@ -350,8 +243,19 @@ fn info(path: &Path, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn score(path: &Path, ids: &[u32], text: Option<&str>, on: &Machine, as_json: bool) -> Result<()> {
-    let mut engine = machine(on, path, as_json)?;
+struct Scoring<'a> {
+    ids: &'a [u32],
+    text: Option<&'a str>,
+    as_json: bool,
+}
+
+impl Work for Scoring<'_> {
+    fn run<B: Backend>(self, engine: Engine<B>) -> Result<()> {
+        score(engine, self.ids, self.text, self.as_json)
+    }
+}
+
+fn score<B: Backend>(mut engine: Engine<B>, ids: &[u32], text: Option<&str>, as_json: bool) -> Result<()> {
     let ids = text.map_or_else(|| ids.to_vec(), |text| engine.tokenizer().encode_prompt(text, false));
     let mut scoring = engine.score(ids.clone())?;
     while !block_on(engine.score_step(&mut scoring))? {}
@@ -366,44 +270,6 @@ fn score(path: &Path, ids: &[u32], text: Option<&str>, on: &Machine, as_json: bo
         }
     }
     Ok(())
-}
-
-fn machine(m: &Machine, path: &Path, as_json: bool) -> Result<Engine<Cpu>> {
-    let refuse = |what: &str| Err(Error::new(Code::NotSupported, what));
-    match m.backend {
-        BackendName::Cpu if m.threads == 1 => load(path, m.context, as_json),
-        BackendName::Cpu => refuse("this version computes on one thread: leave --threads out, or give 1"),
-        BackendName::Gpu => refuse("this version has no GPU backend: use --backend cpu"),
-        BackendName::Candle => refuse("this version has no candle backend: use --backend cpu"),
-    }
-}
-
-/// Reads a file in pieces of 1 MiB, with a progress bar where somebody looks.
-fn load(path: &Path, context_length: Option<usize>, quiet: bool) -> Result<Engine<Cpu>> {
-    let io = |e: std::io::Error| Error::new(Code::Io, format!("{}: {e}", path.display()));
-    let mut file = File::open(path).map_err(io)?;
-    let meta = file.metadata().map_err(io)?;
-    let total = meta.is_file().then_some(meta.len());
-    let bar = match total {
-        Some(total) if !quiet && std::io::stderr().is_terminal() => ProgressBar::new(total),
-        _ => ProgressBar::hidden(),
-    };
-    if let Ok(style) = ProgressStyle::with_template("loading {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
-        bar.set_style(style);
-    }
-    let mut loader = Loader::new(Cpu::default(), total, LoadOptions { context_length });
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        let n = file.read(&mut piece).map_err(io)?;
-        if n == 0 {
-            break;
-        }
-        loader.push(&piece[..n])?;
-        bar.inc(n as u64);
-    }
-    let loaded = loader.finish()?;
-    bar.finish_and_clear();
-    Ok(Engine::new(loaded))
 }
 
 /// The date and time in UTC: std knows no time zones.

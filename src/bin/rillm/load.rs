@@ -1,0 +1,73 @@
+//! A model on the device that was asked for.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rillm::backend::Backend;
+use rillm::backend::cpu::Cpu;
+use rillm::error::{Code, Error, Result};
+use rillm::load::{LoadOptions, Loader};
+use rillm::session::Engine;
+
+use crate::args::{BackendName, Machine};
+
+/// What is done with a model, whatever it runs on.
+pub trait Work {
+    fn run<B: Backend>(self, engine: Engine<B>) -> Result<()>;
+}
+
+/// Loads a model where the arguments say, and does the work. `quiet`: without a progress bar.
+pub fn with_engine(m: &Machine, path: &Path, quiet: bool, work: impl Work) -> Result<()> {
+    if m.threads != 1 {
+        return refuse("this version computes on one thread: leave --threads out, or give 1");
+    }
+    if m.backend != BackendName::Candle && m.device != "cpu" {
+        return refuse("--device is for --backend candle");
+    }
+    match m.backend {
+        BackendName::Cpu => work.run(load(Cpu::default(), path, m.context, m.tokenizer.as_ref(), quiet)?),
+        BackendName::Gpu => refuse("this version has no GPU backend: use --backend cpu"),
+        #[cfg(feature = "candle")]
+        BackendName::Candle => {
+            let candle = rillm::backend::candle::Candle::new(&m.device)?;
+            work.run(load(candle, path, m.context, m.tokenizer.as_ref(), quiet)?)
+        }
+        #[cfg(not(feature = "candle"))]
+        BackendName::Candle => refuse("built without the candle backend: add --features candle (or cuda, metal), or use --backend cpu"),
+    }
+}
+
+fn refuse(what: &str) -> Result<()> {
+    Err(Error::new(Code::NotSupported, what))
+}
+
+/// Reads a file in pieces of 1 MiB, with a progress bar where somebody looks.
+pub fn load<B: Backend>(backend: B, path: &Path, context_length: Option<usize>, tokenizer: Option<&PathBuf>, quiet: bool) -> Result<Engine<B>> {
+    let io = |path: &Path, e: std::io::Error| Error::new(Code::Io, format!("{}: {e}", path.display()));
+    let tokenizer_json = tokenizer.map(|path| std::fs::read(path).map_err(|e| io(path, e))).transpose()?;
+    let mut file = File::open(path).map_err(|e| io(path, e))?;
+    let meta = file.metadata().map_err(|e| io(path, e))?;
+    let total = meta.is_file().then_some(meta.len());
+    let bar = match total {
+        Some(total) if !quiet && std::io::stderr().is_terminal() => ProgressBar::new(total),
+        _ => ProgressBar::hidden(),
+    };
+    if let Ok(style) = ProgressStyle::with_template("loading {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
+        bar.set_style(style);
+    }
+    let mut loader = Loader::new(backend, total, LoadOptions { context_length, tokenizer_json });
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut piece).map_err(|e| io(path, e))?;
+        if n == 0 {
+            break;
+        }
+        loader.push(&piece[..n])?;
+        bar.inc(n as u64);
+    }
+    let loaded = loader.finish()?;
+    bar.finish_and_clear();
+    Ok(Engine::new(loaded))
+}
