@@ -63,7 +63,9 @@ export class RillmError extends Error {
 
 /** An error as it crosses from the worker. */
 export interface PlainError {
+  /** The kind of failure. */
   code: ErrorCode;
+  /** The sentence. */
   message: string;
 }
 
