@@ -79,7 +79,7 @@ test("a service worker, which has no workers, is refused at once", async () => {
   assert.ok(seen.ms < 5000);
 });
 
-test("a sandboxed frame, which as an extension's content script has no worker of its own origin, is refused at once", async () => {
+test("a sandboxed frame, which has no worker of its own origin, is refused at once", async () => {
   const seen = await page.evaluate(() => new Promise((resolve) => {
     addEventListener("message", ({ data }) => resolve(data), { once: true });
     const frame = document.createElement("iframe");
