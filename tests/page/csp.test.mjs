@@ -44,7 +44,8 @@ async function attempt({ from = "/pkg/index.js", options = {}, page: url = `${wo
     const { RillmError, load } = await import(from);
     const start = performance.now();
     try {
-      const loaded = await load(model, { contextLength: 256, cache: false, ...options });
+      const hang = new Promise((_, reject) => setTimeout(reject, 20e3, new Error("the load hangs")));
+      const loaded = await Promise.race([hang, load(model, { contextLength: 256, cache: false, ...options })]);
       const { text, tokens } = await loaded.complete("The capital of France is", { temperature: 0, maxTokens: 8 }).result;
       return { text, tokens: tokens.length, violations, code: null, message: "" };
     } catch (error) {

@@ -30,12 +30,15 @@ const answer = { text: chunks.map((chunk) => chunk.text).join(""), tokens: usage
 document.querySelector("#answer")?.append(JSON.stringify(answer));
 `;
 const WRONG = `import { load } from "rillm";
+import { completeScripted } from "rillm/testing";
 // @ts-expect-error no source
 await load(5);
 // @ts-expect-error a misspelt option
 const model = await load("model.gguf", { contextlength: 256 });
 // @ts-expect-error no such finish reason
 if ((await model.complete("").result).finishReason === "done") model.dispose();
+// @ts-expect-error texts are no token ids
+completeScripted(model, ["one"]);
 `;
 const PAGE = (script) => `<!doctype html><html lang="en"><title>app</title><body><pre id="answer"></pre>${script}</body></html>`;
 const options = (more) => JSON.stringify({

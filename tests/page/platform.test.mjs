@@ -6,6 +6,8 @@ import { MODEL, launch } from "./helpers.mjs";
 import { site, visit } from "./site.mjs";
 
 const MODEL_URL = `/models/${MODEL}`;
+/** A test that hangs is a test that fails. */
+const LIMIT = { timeout: 90e3 };
 const BLANK = "<!doctype html><title>blank</title>";
 /** Loads and answers, or says why not; for any global scope. */
 const TRY = `
@@ -44,7 +46,10 @@ before(async () => {
     window.MODEL = url;
     window.rillm = await import("/pkg/index.js");
     window.FAST = { temperature: 0, maxTokens: 8 };
-    window.codeOf = (promise) => promise.then(() => null, (error) => error.code);
+    window.codeOf = (promise) => {
+      const hang = new Promise((resolve) => setTimeout(resolve, 8000, "hangs"));
+      return Promise.race([promise.then(() => "no error", (error) => error.code), hang]);
+    };
   }, MODEL_URL);
 });
 after(async () => {
@@ -52,7 +57,7 @@ after(async () => {
   await world?.close();
 });
 
-test("a dedicated worker can load a model, in a worker of its own", async () => {
+test("a dedicated worker can load a model, in a worker of its own", LIMIT, async () => {
   const seen = await page.evaluate(() => new Promise((resolve, reject) => {
     const worker = new Worker("/nested.js", { type: "module" });
     worker.onmessage = ({ data }) => (worker.terminate(), resolve(data));
@@ -62,7 +67,7 @@ test("a dedicated worker can load a model, in a worker of its own", async () => 
   assert.deepEqual([seen.tokens, seen.code], [16, "disposed"]);
 });
 
-test("a service worker, which has no workers, is refused at once", async () => {
+test("a service worker, which has no workers, is refused at once", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const registration = await navigator.serviceWorker.register("/service.js", { type: "module" });
     const worker = registration.installing ?? registration.waiting ?? registration.active;
@@ -79,7 +84,7 @@ test("a service worker, which has no workers, is refused at once", async () => {
   assert.ok(seen.ms < 5000);
 });
 
-test("a sandboxed frame, which has no worker of its own origin, is refused at once", async () => {
+test("a sandboxed frame, which has no worker of its own origin, is refused at once", LIMIT, async () => {
   const seen = await page.evaluate(() => new Promise((resolve) => {
     addEventListener("message", ({ data }) => resolve(data), { once: true });
     const frame = document.createElement("iframe");
@@ -92,7 +97,7 @@ test("a sandboxed frame, which has no worker of its own origin, is refused at on
   assert.ok(seen.ms < 5000);
 });
 
-test("a worker that the browser ended rejects what waits and whatever comes, within two seconds", async () => {
+test("a worker that the browser ended rejects what waits and whatever comes, within two seconds", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const death = new BroadcastChannel("death");
     /** Ends the worker: after this it handles no message any more, and no event says so. */
@@ -135,7 +140,7 @@ test("a worker that the browser ended rejects what waits and whatever comes, wit
   assert.equal(seen.locks, 0, "locks are left behind");
 });
 
-test("without locks all else works", async () => {
+test("without locks all else works", LIMIT, async () => {
   const text = await page.evaluate(async () => {
     const model = await rillm.load(MODEL, { contextLength: 256, workerUrl: "/lockless.js", wasmUrl: "/pkg/rillm_wasm_bg.wasm" });
     const { text } = await model.complete("The capital of France is", FAST).result;
@@ -145,7 +150,7 @@ test("without locks all else works", async () => {
   assert.match(text, /Paris/);
 });
 
-test("what was handed out stays as it was when the memory grows", async () => {
+test("what was handed out stays as it was when the memory grows", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const model = await rillm.load(MODEL, { contextLength: 2048 });
     const kept = [];
