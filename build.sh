@@ -16,6 +16,8 @@ PORT=${PORT:-8080}
 FEATURES=cli,candle,tokenizer-json
 # The most that the wasm module may weigh, compressed, in KiB.
 WASM_GZ_LIMIT=600
+# The most that the package's scripts may weigh, each compressed, in bytes: page, worker, and what wasm-bindgen made.
+JS_GZ_LIMIT=24576
 # No source file may be longer: split it.
 LINES_LIMIT=450
 
@@ -163,6 +165,12 @@ sizes() {
   gz=$(gzip -9c pkg/rillm_wasm_bg.wasm | wc -c)
   printf 'pkg/rillm_wasm_bg.wasm: %d KiB, %d KiB compressed (at most %d)\n' $(($(wc -c <pkg/rillm_wasm_bg.wasm) / 1024)) $((gz / 1024)) "$WASM_GZ_LIMIT"
   [ $((gz / 1024)) -le "$WASM_GZ_LIMIT" ] || die "the wasm module is too large"
+  local js=0 file
+  for file in pkg/*.js; do
+    [ "$file" = pkg/testing.js ] || js=$((js + $(gzip -9c "$file" | wc -c))) # nothing loads the hooks for tests
+  done
+  printf 'pkg/*.js: %d bytes compressed (at most %d); with the wasm module a load fetches %d KiB\n' "$js" "$JS_GZ_LIMIT" $(((js + gz) / 1024))
+  [ "$js" -le "$JS_GZ_LIMIT" ] || die "the package's scripts are too large"
 }
 
 page() {

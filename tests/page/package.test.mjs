@@ -49,6 +49,8 @@ test("what package.json names is there", () => {
   const [, version] = /^version = "(.+)"$/m.exec(fs.readFileSync(at("Cargo.toml"), "utf8"));
   assert.equal(manifest.version, version);
   const files = (entry) => (typeof entry === "string" ? [entry] : Object.values(entry).flatMap(files));
+  // Types are found only before the rest, and `default` is for import and require alike.
+  for (const entry of Object.values(manifest.exports)) if (typeof entry !== "string") assert.deepEqual(Object.keys(entry), ["types", "default"]);
   for (const file of files(manifest.exports)) assert.ok(fs.existsSync(at(`pkg/${file}`)), file);
 });
 

@@ -1,6 +1,6 @@
 // The page's end of a worker: starts it, gives calls their numbers, hands replies out, and ends everything at once when it must.
 
-import { RillmError } from "./errors.js";
+import { RillmError, describe } from "./errors.js";
 import type { Call, EngineInfo, FromWorker, LoadRequest, Reply, ToWorker } from "./protocol.js";
 import type { LoadProgress, Warning } from "./types.js";
 
@@ -27,6 +27,7 @@ export class Connection {
   #ended: RillmError | null = null;
   #next = 1;
   #callers = new Map<number, Caller>();
+  #watch = new AbortController();
   #loading: { resolve(loaded: LoadedModel): void; reject(error: unknown): void; progress(progress: LoadProgress): void } | null = null;
 
   /** Starts the worker. */
@@ -76,6 +77,7 @@ export class Connection {
     if (this.#ended !== null) return;
     this.#ended = error;
     this.#worker.terminate();
+    this.#watch.abort();
     this.#loading?.reject(reason);
     this.#loading = null;
     const callers = [...this.#callers.values()];
@@ -87,11 +89,20 @@ export class Connection {
     this.#worker.postMessage(message);
   }
 
+  /** The worker holds this lock for as long as it lives. */
+  #watchLock(lock: string): void {
+    const gone = (): void => this.end(new RillmError("worker-died", "the browser ended the worker, for lack of memory perhaps; load the model again"));
+    navigator.locks?.request(lock, { signal: this.#watch.signal }, gone).catch(() => undefined); // the signal's own rejection
+  }
+
   #take(message: FromWorker): void {
     if (this.#ended !== null) return;
     switch (message.kind) {
       case "started":
         this.#started = true;
+        break;
+      case "holds":
+        this.#watchLock(message.lock);
         break;
       case "progress":
         try {
@@ -121,19 +132,22 @@ export class Connection {
   }
 }
 
-const WORKER_HINT = "is worker.js there, of the page's own origin, and allowed by its Content-Security-Policy (worker-src)? The option workerUrl says where it is";
+const WORKER_HINT =
+  "is worker.js there, of the page's own origin, allowed by its Content-Security-Policy (worker-src), and served with the " +
+  "Cross-Origin-Embedder-Policy that the page has, if any? The option workerUrl says where it is; " +
+  "where the package is of another origin, name there a script of your own origin that imports the package's worker.js, and give wasmUrl if that is elsewhere too";
 
 function crash(message: string): RillmError {
   return new RillmError("crashed", `the worker crashed (${message || "no reason was given"}); load the model again`);
 }
 
 function startWorker(url: string | undefined): Worker {
-  if (typeof Worker === "undefined") throw new RillmError("no-worker", "there are no workers here: models are loaded in a browser, not on a server");
+  if (typeof Worker === "undefined") throw new RillmError("no-worker", "there are no workers here: a model is loaded on a page or in a dedicated worker, not on a server or in a service worker");
   try {
     if (url !== undefined) return new Worker(url, { type: "module" });
     // The literal expression is what bundlers look for.
     return new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
   } catch (error) {
-    throw new RillmError("no-worker", `the worker could not be started: ${WORKER_HINT}`, { cause: error });
+    throw new RillmError("no-worker", `the worker could not be started (${describe(error)}): ${WORKER_HINT}`, { cause: error });
   }
 }

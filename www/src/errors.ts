@@ -31,12 +31,16 @@ export const ENGINE_CODES = [
 export const HOST_CODES = [
   /** The file could not be fetched: the server's answer, no connection, or no permission (CORS). */
   "network",
-  /** The worker's script could not be started. */
+  /** The worker's script could not be started, or there are no workers here (on a server, in a service worker). */
   "no-worker",
-  /** WebAssembly could not be started. */
+  /** WebAssembly could not be started: the browser has none, or the file was not found. */
   "no-wasm",
-  /** The worker ended by itself; every later call on this model fails alike. */
+  /** The Content-Security-Policy that the worker's script is served with forbids WebAssembly: `'wasm-unsafe-eval'` is missing in `script-src`. */
+  "wasm-blocked-by-csp",
+  /** The engine failed in a way that it cannot go on from; every later call on this model fails alike. */
   "crashed",
+  /** The browser ended the worker, for lack of memory perhaps; every later call on this model fails alike. */
+  "worker-died",
   /** The model was disposed of. */
   "disposed",
 ] as const;
@@ -59,7 +63,9 @@ export class RillmError extends Error {
 
 /** An error as it crosses from the worker. */
 export interface PlainError {
+  /** The kind of failure. */
   code: ErrorCode;
+  /** The sentence. */
   message: string;
 }
 

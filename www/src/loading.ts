@@ -25,13 +25,23 @@ export async function loadEngine(request: LoadRequest, post: (progress: LoadProg
   return { engine, memory, warnings };
 }
 
+/** The smallest module there is: where even this one is refused, it is a policy that refuses it. Browsers word that refusal differently. */
+const SMALLEST = Uint8Array.of(0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00);
+
 async function startWasm(url: string | undefined): Promise<WebAssembly.Memory> {
+  if (globalThis.WebAssembly === undefined) throw new RillmError("no-wasm", "this browser has no WebAssembly; some switch it off in a lockdown mode");
+  try {
+    new WebAssembly.Module(SMALLEST);
+  } catch (error) {
+    const hint = "add 'wasm-unsafe-eval' to its script-src; it is the policy of the worker script's own response that counts";
+    throw new RillmError("wasm-blocked-by-csp", `the Content-Security-Policy forbids WebAssembly: ${hint} (${describe(error)})`, { cause: error });
+  }
   // The literal expression is what bundlers look for.
   const wasm = url ?? new URL("./rillm_wasm_bg.wasm", import.meta.url);
   try {
     return (await init({ module_or_path: wasm })).memory;
   } catch (error) {
-    const hint = "is the file there (option wasmUrl), and does the page's Content-Security-Policy allow 'wasm-unsafe-eval'?";
+    const hint = "is the file there (option wasmUrl), readable for this origin (CORS), and allowed by the Content-Security-Policy (connect-src)?";
     throw new RillmError("no-wasm", `WebAssembly could not be started from ${wasm}: ${hint} (${describe(error)})`, { cause: error });
   }
 }

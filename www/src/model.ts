@@ -1,4 +1,5 @@
-// A loaded model as the page sees it.
+/// <reference lib="esnext.disposable" preserve="true" />
+// A loaded model as the page sees it. The reference is for projects whose own `lib` has no `Symbol.dispose`.
 
 import type { Connection, LoadedModel } from "./connection.js";
 import { RillmError } from "./errors.js";

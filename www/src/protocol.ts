@@ -68,6 +68,7 @@ export type Reply =
 /** Worker to page. */
 export type FromWorker =
   | { kind: "started" }
+  | { kind: "holds"; lock: string }
   | { kind: "progress"; progress: LoadProgress }
   | { kind: "loaded"; info: EngineInfo; warnings: Warning[]; memoryBytes: number }
   | { kind: "load-failed"; error: PlainError }

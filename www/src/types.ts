@@ -5,21 +5,21 @@ export type ModelSource = URL | string | Blob | ArrayBuffer | Uint8Array | reado
 
 /** Options of {@link load}; unknown names are errors. */
 export interface LoadOptions {
-  /** What computes. `"auto"` (the default) takes the best that there is; `"webgpu"` is not supported yet. */
+  /** What computes: `"auto"` takes the best that there is; `"webgpu"` is not supported yet. Default `"auto"`. */
   backend?: "auto" | "webgpu" | "wasm";
-  /** Threads that compute; only 1 (the default) is supported yet. */
+  /** Threads that compute; more than 1 is not supported yet. Default 1. */
   threads?: number;
-  /** Positions in the model's memory, prompt and answer together; by default the file's, at most 4096. */
+  /** Tokens that the model remembers, prompt and answer together. Default what the file says, at most 4096. */
   contextLength?: number;
-  /** Keep a file that came from a URL in the browser's Cache API, and take it from there next time; true by default. */
+  /** Keep a file that came from a URL in the browser's Cache API, and take it from there next time. Default true. */
   cache?: boolean;
-  /** Aborts the load, which then rejects with `signal.reason`. */
+  /** Aborts the load, which then rejects with `signal.reason`. Default none. */
   signal?: AbortSignal;
-  /** Told about the load at most 20 times a second, and once more at the end. */
+  /** Told about the load at most 20 times a second, and once more at the end. Default none. */
   onProgress?: (progress: LoadProgress) => void;
-  /** The worker's script, if the page's bundler or CDN puts it elsewhere; must be of the page's origin. */
+  /** The worker's script, relative to the page; must be of the page's own origin. Default `worker.js` beside the package's `index.js`. */
   workerUrl?: URL | string;
-  /** The WebAssembly file, if it is elsewhere. */
+  /** The WebAssembly file, relative to the page. Default `rillm_wasm_bg.wasm` beside the worker's modules. */
   wasmUrl?: URL | string;
 }
 
@@ -31,7 +31,7 @@ export interface LoadProgress {
   loaded: number;
   /** Bytes in all; null where the server does not say. */
   total: number | null;
-  /** Of the last two seconds; null at the start. */
+  /** Bytes a second over the last two seconds; null at the start. */
   bytesPerSecond: number | null;
   /** Milliseconds to go at that rate; null where not known. */
   etaMs: number | null;
@@ -39,17 +39,17 @@ export interface LoadProgress {
 
 /** What there is to know about a loaded model. */
 export interface ModelInfo {
-  /** `general.architecture` of the file. */
+  /** `general.architecture` of the file, such as `llama`. */
   architecture: string;
   /** The model's name in its file. */
   name: string;
   /** The format of most of its weights, such as `Q4_1`. */
   quantization: string;
-  /** Number of weights. */
+  /** How many weights it has. */
   parameters: number;
   /** Bytes of the file. */
   bytes: number;
-  /** Positions for prompt and answer together. */
+  /** Tokens that the model remembers, prompt and answer together. */
   contextLength: number;
   /** Tokens in the vocabulary. */
   vocabSize: number;
@@ -71,13 +71,17 @@ export interface ModelInfo {
 
 /** A part of a message. */
 export interface TextPart {
+  /** The kind of part; there is only text. */
   type: "text";
+  /** The text. */
   text: string;
 }
 
 /** A message of a chat. */
 export interface ChatMessage {
+  /** Who says it: `system`, `user`, `assistant`, or what else the model's chat template knows. */
   role: "system" | "user" | "assistant" | (string & {});
+  /** What is said; parts are joined. */
   content: string | readonly TextPart[];
 }
 
@@ -89,47 +93,47 @@ export interface GenerationOptions {
   temperature?: number;
   /** Keeps this many of the most probable tokens; 0 keeps all. Default 40. */
   topK?: number;
-  /** Keeps the most probable tokens that together reach this probability, 0 to 1; 1 keeps all. Default 0.95. */
+  /** Keeps the most probable tokens that together reach this probability, 0 to 1; 1 keeps all, 0 takes the most probable token. Default 0.95. */
   topP?: number;
   /** Keeps the tokens at least this probable relative to the most probable, 0 to 1; 0 keeps all. Default 0.05. */
   minP?: number;
-  /** Makes tokens that were there already less likely; 1 changes nothing. Default 1. */
+  /** Makes tokens that were there already less likely, above 0 to 100; 1 changes nothing. Default 1. */
   repetitionPenalty?: number;
-  /** How many of the last tokens the penalty looks at, the prompt's included. Default 64. */
+  /** How many of the last tokens the penalty looks at, the prompt's included; 0 switches it off. Default 64. */
   repetitionWindow?: number;
-  /** 0 to 2^32 - 1; the same seed gives the same answer. Chosen and reported if not given. */
+  /** Makes the random choices repeatable, 0 to 2^32 - 1. Default chosen at random, and reported with the answer. */
   seed?: number;
-  /** Texts that end the answer; they are not part of it. */
+  /** Texts that end the answer, at most 64; they are not part of it. Default none. */
   stop?: string | readonly string[];
   /** Go on past the model's end token. Default false. */
   ignoreEos?: boolean;
   /** Keep what the model's memory already holds of the prompt's beginning. Default true. */
   reusePrefix?: boolean;
-  /** Prompt tokens in one pass. Default 512. */
+  /** Prompt tokens in one pass, 1 to 65536; an abort waits for one pass. Default 512. */
   chunkSize?: number;
-  /** Report the log-probability of each token. Default false. */
+  /** Report the natural log-probability of each token. Default false. */
   logprobs?: boolean;
   /** `complete` only: parse control tokens out of the text. Default false. */
   special?: boolean;
-  /** Stops the generation, which then resolves with the partial text and `finishReason` `"abort"`. */
+  /** Stops the generation, which then resolves with the partial text and `finishReason` `"abort"`. Default none. */
   signal?: AbortSignal;
 }
 
 /** How fast a generation is. Null where there is nothing to divide. */
 export interface Metrics {
-  /** From the start of the work to the first token. */
+  /** Milliseconds from the start of the work to the first token; null before it. */
   timeToFirstTokenMs: number | null;
   /** Prompt tokens that went through the model; cached ones did not. */
   prefillTokens: number;
-  /** Until the last of them was through. */
+  /** Milliseconds until the last of them was through. */
   prefillMs: number;
-  /** `prefillTokens` a second. */
+  /** `prefillTokens` a second; null where none were read. */
   prefillTokensPerSecond: number | null;
   /** Tokens made after the first. */
   decodeTokens: number;
-  /** From the first token to the last. */
+  /** Milliseconds from the first token to the last. */
   decodeMs: number;
-  /** `decodeTokens` a second. */
+  /** `decodeTokens` a second; null before the second token. */
   decodeTokensPerSecond: number | null;
   /** How often the model was run. */
   forwardPasses: number;
@@ -137,7 +141,7 @@ export interface Metrics {
 
 /** What a generation used, in tokens. */
 export interface Usage {
-  /** The whole prompt. */
+  /** Tokens of the whole prompt. */
   promptTokens: number;
   /** Of these, already in the model's memory. */
   cachedTokens: number;
@@ -151,9 +155,9 @@ export interface Chunk {
   text: string;
   /** Tokens made since the chunk before; over all chunks every token is there once, the end token included. */
   tokens: number[];
-  /** Their log-probabilities, if asked for. */
+  /** Their natural log-probabilities, if asked for. */
   logprobs?: number[];
-  /** So far. */
+  /** Times and speeds so far. */
   metrics: Metrics;
 }
 
@@ -174,11 +178,11 @@ export interface GenerationResult {
   text: string;
   /** Every token that was made, the end token included. */
   tokens: number[];
-  /** Their log-probabilities, if asked for. */
+  /** Their natural log-probabilities, if asked for. */
   logprobs?: number[];
   /** Why it ended. */
   finishReason: FinishReason;
-  /** By what exactly: the end token, a stop text, a limit; null after an abort. */
+  /** By what exactly (`eos`, `string`, `maxTokens` or `context`, with the text or the number); null after an abort. */
   stopDetail: { kind: string; match: string } | null;
   /** Tokens, counted. */
   usage: Usage;
@@ -196,6 +200,6 @@ export interface Score {
   logprobs: Float32Array;
   /** The most probable token. */
   topIds: Uint32Array;
-  /** Its log-probability. */
+  /** Its natural log-probability. */
   topLogprobs: Float32Array;
 }

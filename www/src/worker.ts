@@ -146,3 +146,15 @@ function nothing(seed: number | undefined): GenerationResult {
 }
 
 post({ kind: "started" });
+
+// No event tells a page that its worker is gone. A lock does: the browser frees it with whoever held it.
+function holdLock(): void {
+  if (navigator.locks === undefined) return; // outside of a secure context
+  const lock = `rillm-worker-${crypto.randomUUID()}`;
+  const held = navigator.locks.request(lock, () => {
+    post({ kind: "holds", lock });
+    return new Promise<never>(() => undefined);
+  });
+  held.catch(() => undefined); // an opaque origin has no locks: then nobody watches
+}
+holdLock();
