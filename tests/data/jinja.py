@@ -13,6 +13,13 @@ MESSAGES = [
     {"role": "assistant", "content": "xxHixx"},
     {"role": "user", "content": "a</think>b</think>c"},
 ]
+# B022: what Gemma's kind of template takes
+CHATS = [
+    [{"role": "user", "content": "Hi"}],
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " What is a rill? "}],
+    [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "And now?\n"}],
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
+]
 C1, C2, C3 = ("messages[%d]['content']" % i for i in (1, 2, 3))
 TEMPLATES = [
     # B024: Python's methods
@@ -61,8 +68,12 @@ def main():
     env.globals["strftime_now"] = lambda f: datetime.datetime(2025, 3, 9, 14, 5, 6).strftime(f)
     given = dict(messages=MESSAGES, add_generation_prompt=True, bos_token="<|im_start|>", eos_token="<|im_end|>")
     cases = [{"template": t, "text": env.from_string(t).render(**given)} for t in TEMPLATES]
-    out = pathlib.Path(__file__).with_name("jinja.json")
-    out.write_text(json.dumps({"now": "2025-03-09T14:05:06", "messages": MESSAGES, "cases": cases}, ensure_ascii=False, indent=1) + "\n")
+    here = pathlib.Path(__file__)
+    gemma = env.from_string(here.with_name("gemma-chat.jinja").read_text())
+    given = dict(add_generation_prompt=True, bos_token="<bos>", eos_token="<eos>")
+    chats = [{"messages": m, "text": gemma.render(messages=m, **given)} for m in CHATS]
+    out = {"now": "2025-03-09T14:05:06", "messages": MESSAGES, "cases": cases, "gemma": chats}
+    here.with_name("jinja.json").write_text(json.dumps(out, ensure_ascii=False, indent=1) + "\n")
 
 
 if __name__ == "__main__":
