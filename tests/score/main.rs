@@ -1,6 +1,9 @@
 //! The real models against llama.cpp and a float32 forward; and the same bits whatever the chunk and the instruction set.
 #![cfg(not(target_arch = "wasm32"))]
 
+#[cfg(feature = "candle")]
+mod candle;
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::golden;
@@ -52,64 +55,6 @@ fn smollm2_scores_as_it_should() {
 #[test]
 fn gemma3_scores_as_it_should() {
     check(&mut best(models::GEMMA3), &golden::gemma3());
-}
-
-/// The same forward on candle's tensors, and candle's own models beside it.
-#[cfg(feature = "candle")]
-mod candle {
-    use candle_core::quantized::gguf_file::Content;
-    use candle_core::{DType, Device, Tensor};
-    use candle_transformers::models::{quantized_gemma3, quantized_llama};
-    use rillm::backend::candle::Candle;
-    use rillm::ops::pick;
-
-    use super::*;
-
-    #[test]
-    fn smollm2_scores_as_it_should_on_candles_tensors() {
-        check(&mut engine(Candle::new("cpu").unwrap(), models::SMOLLM2), &golden::smollm2());
-    }
-
-    #[test]
-    fn gemma3_scores_as_it_should_on_candles_tensors() {
-        check(&mut engine(Candle::new("cpu").unwrap(), models::GEMMA3), &golden::gemma3());
-    }
-
-    /// Tokens for candle's own models, which give the logits of one position at a time.
-    const TOKENS: usize = 96;
-
-    fn compare(file: &str, golden: &Value, mut forward: impl FnMut(&Tensor, usize) -> Tensor) {
-        let ids = golden::ids(&golden["logprobs"]["ids"])[..TOKENS].to_vec();
-        let ours = logprobs(&mut best(file), ids.clone());
-        let theirs = ids.windows(2).enumerate().map(|(i, pair)| {
-            let logits = forward(&Tensor::new(&[[pair[0]]], &Device::Cpu).unwrap(), i);
-            let logits: Vec<f32> = logits.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1().unwrap();
-            pick::reference(&logits, Some(pair[1])).unwrap().logprob
-        });
-        let differences: Vec<f32> = theirs.zip(&ours).map(|(t, o)| (t - o).abs()).collect();
-        let mean = differences.iter().sum::<f32>() / differences.len() as f32;
-        println!("{file} against candle-transformers: {mean:.4} on average");
-        assert!(mean <= 0.10, "{file}: {mean}");
-    }
-
-    fn content(file: &str) -> (Content, std::fs::File) {
-        let mut reader = std::fs::File::open(models::path(file)).unwrap();
-        (Content::read(&mut reader).unwrap(), reader)
-    }
-
-    #[test]
-    fn smollm2_agrees_with_candle_transformers() {
-        let (content, mut reader) = content(models::SMOLLM2);
-        let mut model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).unwrap();
-        compare(models::SMOLLM2, &golden::smollm2(), |ids, at| model.forward(ids, at).unwrap());
-    }
-
-    #[test]
-    fn gemma3_agrees_with_candle_transformers() {
-        let (content, mut reader) = content(models::GEMMA3);
-        let mut model = quantized_gemma3::ModelWeights::from_gguf(content, &mut reader, &Device::Cpu).unwrap();
-        compare(models::GEMMA3, &golden::gemma3(), |ids, at| model.forward(ids, at).unwrap());
-    }
 }
 
 /// The logits after each of some positions, as bits.
