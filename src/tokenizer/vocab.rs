@@ -1,8 +1,9 @@
 //! The vocabulary: the texts as the file has them, held once, and what each token is for.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
-use hashbrown::HashTable;
+use hashbrown::DefaultHashBuilder;
+use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::error::{Result, bail, error};
 use crate::gguf::{Array, Metadata, Strings, Value};
@@ -154,15 +155,15 @@ impl Vocabulary {
 
     /// Text -> id, for tokens of the kinds that are wanted. Two tokens with one text are refused: ids would be ambiguous.
     pub(super) fn index(&self, wanted: impl Fn(Kind) -> bool) -> Result<Index> {
-        let mut index = Index { ids: HashTable::with_capacity(self.len()), state: RandomState::new() };
+        let (mut ids, state) = (HashTable::with_capacity(self.len()), DefaultHashBuilder::default());
         for (id, text, _) in self.iter().filter(|&(_, _, kind)| wanted(kind)) {
-            if let Some(first) = index.get(self, text) {
-                bail!(Malformed, "{TOKENS} has {text:?} twice, as {first} and as {id}");
-            }
-            let Index { ids, state } = &mut index;
-            ids.insert_unique(state.hash_one(text), id, |&id| state.hash_one(self.text(id).unwrap_or_default()));
+            let hash = |&id: &u32| state.hash_one(self.text(id).unwrap_or_default());
+            match ids.entry(state.hash_one(text), |&other| self.text(other) == Some(text), hash) {
+                Entry::Occupied(first) => bail!(Malformed, "{TOKENS} has {text:?} twice, as {} and as {id}", first.get()),
+                Entry::Vacant(free) => free.insert(id),
+            };
         }
-        Ok(index)
+        Ok(Index { ids, state })
     }
 }
 
@@ -170,7 +171,7 @@ impl Vocabulary {
 #[derive(Debug, Clone)]
 pub(super) struct Index {
     ids: HashTable<u32>,
-    state: RandomState,
+    state: DefaultHashBuilder,
 }
 
 impl Index {
