@@ -19,6 +19,23 @@ export function duration(ms: number): string {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
+/** "0.21 s": for sums that the reader can follow */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+}
+
+/** "1 token", "34 tokens" */
+export function tokens(n: number): string {
+  return n === 1 ? "1 token" : `${n.toLocaleString("en")} tokens`;
+}
+
+/** "today, 14:05" or "3 Mar 2025" */
+export function when(time: number): string {
+  const date = new Date(time);
+  if (date.toDateString() === new Date().toDateString()) return `today, ${date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}`;
+  return date.toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
+}
+
 /** "135 M" */
 export function count(n: number): string {
   if (n >= 1e9) return `${(n / 1e9).toFixed(1)} B`;

@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app.js";
+import { readHistory } from "./history.js";
 import { start } from "./model.js";
 import "./style.css";
 
@@ -7,4 +8,5 @@ const root = document.getElementById("app");
 if (root !== null) {
   render(<App />, root);
   start();
+  void readHistory();
 }
