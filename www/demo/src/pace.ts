@@ -2,33 +2,32 @@
 
 /** Between two drawings at least, in milliseconds: more often than this nobody reads. */
 const INTERVAL = 33;
-/** Drawing may take one part of the time in this many. */
-const SHARE = 12;
+/** Drawing, layout and painting may take one part of the time in this many. */
+const SHARE = 5;
 
 /**
- * Calls `draw` once a frame at most, about 30 times a second, and less often if drawing takes long: what is drawn may slow down, the
- * model may not. Returns how to end it.
+ * Calls `draw` about 30 times a second at most, at the beginning of a frame, and less often if drawing takes long: what is drawn may slow
+ * down, the model may not. Returns how to end it.
  */
 export function paced(draw: () => void): () => void {
   const channel = new MessageChannel();
   let began = 0;
-  let due = 0;
-  // A message that is posted before a frame is painted arrives after it: so layout and paint count too.
-  channel.port1.onmessage = () => {
-    const cost = performance.now() - began;
-    due = began + Math.max(INTERVAL, cost * SHARE) - 5; // the frame before would otherwise be missed by a hair
-  };
+  let timer: ReturnType<typeof setTimeout> | undefined;
   let frame = requestAnimationFrame(tick);
-  function tick(now: number): void {
-    frame = requestAnimationFrame(tick);
-    if (now < due) return;
+  function tick(): void {
     began = performance.now();
-    due = Number.POSITIVE_INFINITY; // until the cost is known
     draw();
     channel.port2.postMessage(null);
   }
+  // A message that is posted before a frame is painted arrives after it: so layout and paint count too.
+  channel.port1.onmessage = () => {
+    const cost = performance.now() - began;
+    // Not a frame more than is drawn: an empty one is not free either. The frame comes up to 16 ms after its request.
+    timer = setTimeout(() => (frame = requestAnimationFrame(tick)), Math.max(INTERVAL, cost * SHARE) - cost - 12);
+  };
   return () => {
     cancelAnimationFrame(frame);
+    clearTimeout(timer);
     channel.port1.close();
   };
 }
