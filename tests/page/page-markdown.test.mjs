@@ -93,7 +93,8 @@ test("what a person writes stays as it was written", async () => {
 });
 
 test("cut anywhere, a growing text ends as the whole text does, and is never cut in a block", async () => {
-  const odd = ["1. a\n\n2. b\n\n3. c\n\nend", "- a\n\n  b\n\n- c\n", "```\na\n\n\n```\nb\n\n~~~\nc", "a\n===\n\nb\n---\nc", "| a |\n|---|\n| b |\n\nc", "para\n- x\n- y\n\n\n\nz", "\n\n  a\n\n\tcode\n\nb\r\n\r\nc\r\n", "> a\nb\n\n> c", "# a\n# b\n# c\n"];
+  const odd = ["1. a\n\n2. b\n\n3. c\n\nend", "- a\n\n  b\n\n- c\n", "```\na\n\n\n```\nb\n\n~~~\nc", "a\n===\n\nb\n---\nc", "| a |\n|---|\n| b |\n\nc", "para\n- x\n- y\n\n\n\nz", "\n\n  a\n\n\tcode\n\nb\r\n\r\nc\r\n", "> a\nb\n\n> c", "# a\n# b\n# c\n",
+    `Intro:\n\n${Array.from({ length: 30 }, (_, i) => `${i + 3}. item\n   - inner ${i}\n`).join("")}\nend\n\nmore`, `${"* a **b**\n".repeat(25)}- other\n\n`];
   const result = await page.evaluate(([texts]) => {
     const shape = (tokens) => JSON.stringify(tokens.map(({ type, raw }) => [type, raw.trim()]));
     return texts.map((text) => {
