@@ -131,7 +131,8 @@ test("a tab that is closed in the middle of an answer keeps its beginning", asyn
   await page.waitForFunction(() => (document.querySelector('[data-testid="turn-live"] [data-testid="text"]')?.textContent.length ?? 0) > 40);
   await page.reload();
   const [last] = await until((list) => list[0].title === "Write a long story about a river.");
-  assert.equal(last.turns[0].role, "user"); // the question for certain; the answer's beginning where the browser still writes it
+  assert.deepEqual(last.turns.map((turn) => turn.role), ["user", "assistant"]);
+  assert.ok(last.turns[1].finish === "abort" && last.turns[1].text.length > 20, JSON.stringify(last));
   await page.evaluate(() => localStorage.clear());
   await page.getByTestId("history").click();
   await page.getByTestId("history-open").first().click();

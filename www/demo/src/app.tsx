@@ -54,11 +54,12 @@ function Header() {
         </svg>
         <div>
           <h1>Rillm</h1>
-          <p class="promise">A language model in this tab. Nothing you write leaves your device.</p>
+          <p class="promise">
+            {value.kind === "ready" ? <span data-testid="model-name" title={`${info.value?.name} (${info.value?.architecture}, ${info.value?.quantization})`}>{value.label}</span> : "A language model"} in this tab. Nothing you write leaves your device.
+          </p>
         </div>
       </div>
       <div class="actions">
-        {value.kind === "ready" && <span class="model-name" data-testid="model-name" title={`${info.value?.name} (${info.value?.architecture}, ${info.value?.quantization})`}>{value.label}</span>}
         <button type="button" class="quiet" data-testid="history" aria-haspopup="dialog" onClick={() => (dialog.value = "history")}><Icon name="history" /><span>History</span></button>
         <button type="button" class="quiet" data-testid="settings" aria-haspopup="dialog" onClick={() => (dialog.value = "settings")}><Icon name="settings" /><span>Settings</span></button>
         {value.kind === "ready" && <button type="button" class="quiet" data-testid="change-model" onClick={unload}><Icon name="model" /><span>Change model</span></button>}

@@ -21,8 +21,8 @@ export function ChartView() {
   const { value } = curve;
   const said = value === null || value.tokens.length === 0 ? "nothing to show yet" : `${rate(value.now.at(-1))} at the end, ${rate(value.mean.at(-1))} on average, after ${value.tokens.at(-1)} tokens`;
   return (
-    <figure class="chart" data-testid="chart" data-points={value?.tokens.length ?? 0}>
-      <figcaption><span>Tokens/s over the answer</span><span class="key now">now</span><span class="key mean">average</span></figcaption>
+    <figure class="chart" hidden={value === null} data-testid="chart" data-points={value?.tokens.length ?? 0}>
+      <figcaption><span>Tokens/s</span><span class="key now">now</span><span class="key mean">average</span></figcaption>
       <div class="plot" ref={element} role="img" aria-label={`Chart of tokens per second: ${said}`} />
     </figure>
   );

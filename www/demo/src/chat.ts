@@ -2,7 +2,7 @@
 
 import { batch, signal } from "@preact/signals";
 import type { ChatMessage, FinishReason, GenerationResult } from "rillm";
-import { keep, remove, type Conversation, type StoredTurn } from "./history.js";
+import { forgetLeft, keep, keepAtEnd, remove, type Conversation, type StoredTurn } from "./history.js";
 import { settings } from "./settings.js";
 import { announcement, notice, stage } from "./state.js";
 import { busy, giveUp, live, numbers, work } from "./work.js";
@@ -69,10 +69,14 @@ export function open(conversation: Conversation): void {
 
 /** Keeps what there is of an answer that is about to be left; returns the conversation with it. */
 export function leave(): readonly Turn[] {
-  if (live.value === null || live.value === "" || turns.value.at(-1)?.role !== "user") return turns.value;
-  const list: Turn[] = [...turns.value, { id: liveId.value, role: "assistant", text: live.value, finish: "abort" }];
-  persist(list);
+  const list = withLive();
+  if (list !== turns.value) persist(list);
   return list;
+}
+
+function withLive(): readonly Turn[] {
+  if (live.value === null || live.value === "" || turns.value.at(-1)?.role !== "user") return turns.value;
+  return [...turns.value, { id: liveId.value, role: "assistant", text: live.value, finish: "abort" }];
 }
 
 function free(): boolean {
@@ -129,7 +133,11 @@ function persist(list: readonly Turn[]): void {
   }
   const model = stage.value.kind === "ready" ? stage.value.label : (current.value?.model ?? "");
   current.value = current.value === null ? { id: newId(), title: titleOf(first.text), model } : { ...current.value, model };
-  keep({ ...current.value, updated: Date.now(), turns: list.map(({ id: _, ...turn }) => turn) });
+  keep(stored(current.value, list));
+}
+
+function stored(head: { id: string; title: string; model: string }, list: readonly Turn[]): Conversation {
+  return { ...head, updated: Date.now(), turns: list.map(({ id: _, ...turn }) => turn) };
 }
 
 function titleOf(text: string): string {
@@ -143,4 +151,9 @@ function newId(): string {
 }
 
 // A tab that is closed in the middle of an answer keeps its beginning.
-addEventListener("pagehide", leave);
+addEventListener("pagehide", () => {
+  const list = withLive();
+  if (list !== turns.value && current.value !== null) keepAtEnd(stored(current.value, list));
+});
+// And one that comes back as it was goes on with it.
+addEventListener("pageshow", ({ persisted }) => persisted && forgetLeft());

@@ -8,7 +8,7 @@ export function megabytes(bytes: number): string {
 /** "42.0"; a dash where there is nothing to say. */
 export function rate(tokensPerSecond: number | null | undefined): string {
   if (tokensPerSecond === null || tokensPerSecond === undefined) return "–";
-  return tokensPerSecond.toFixed(tokensPerSecond < 100 ? 1 : 0);
+  return tokensPerSecond < 100 ? tokensPerSecond.toFixed(1) : Math.round(tokensPerSecond).toLocaleString("en");
 }
 
 /** "340 ms", "2.1 s", "1 min 20 s" */
@@ -21,7 +21,7 @@ export function duration(ms: number): string {
 
 /** "0.21 s": for sums that the reader can follow */
 export function seconds(ms: number): string {
-  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)}\u00a0s`;
 }
 
 /** "1 token", "34 tokens" */

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { createStore, del, set, values, type UseStore } from "idb-keyval";
 import type { FinishReason } from "rillm";
+import { readStored, writeStored } from "./storage.js";
 
 /** A message as it is kept. */
 export interface StoredTurn {
@@ -32,6 +33,9 @@ export const kept = signal(true);
 /** The one that was deleted last and can come back. */
 export const deleted = signal<Conversation | null>(null);
 
+/** Where a page that ends leaves what it could not write any more. */
+const LEFT = "rillm.left";
+
 let store: UseStore | null = null;
 let queue: Promise<void> = Promise.resolve();
 
@@ -53,6 +57,22 @@ export async function readHistory(): Promise<void> {
 export function keep(conversation: Conversation): void {
   conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)].sort(latestFirst);
   write((store) => set(conversation.id, conversation, store));
+}
+
+/** Keeps a conversation of a page that ends: the database is too slow for that, so the next page writes it there. */
+export function keepAtEnd(conversation: Conversation): void {
+  writeStored(LEFT, conversation);
+}
+
+export function forgetLeft(): void {
+  writeStored(LEFT, null);
+}
+
+/** Writes down what the page before left. */
+export function takeLeft(): void {
+  const left = readStored(LEFT);
+  forgetLeft();
+  if (isConversation(left)) keep(left);
 }
 
 /** Another title; the order stays. */

@@ -45,7 +45,6 @@ export async function work(begin: (options: GenerationOptions) => TextStream, { 
   batch(() => {
     failure.value = null;
     live.value = "";
-    curve.value = null;
     numbers.value = { ...IDLE, phase: "queued", contextUsed: before.contextUsed };
   });
   const stream = begin({ ...options(), signal: mine.signal });
@@ -68,7 +67,6 @@ export async function work(begin: (options: GenerationOptions) => TextStream, { 
     if (abort !== mine) return;
     batch(() => {
       live.value = null;
-      curve.value = null;
       numbers.value = before;
       failure.value = failureOf(error);
       failed();
@@ -112,7 +110,8 @@ function draw(stream: TextStream, usedBefore: number, current: () => boolean) {
       calmUntil = now + CALM;
       const prompt = prefillTotal > 0 ? prefillTotal : usedBefore + (metrics?.prefillTokens ?? 0);
       numbers.value = { phase, prefillDone, prefillTotal, metrics, usage: null, contextUsed: prompt + tokens };
-      if (phase === "decode") curve.value = log.curve;
+      // The last answer's chart stays until there is something of this one.
+      if (phase === "decode" && log.curve.tokens.length > 0) curve.value = log.curve;
     });
   }
   const endPace = paced(flush);
@@ -125,7 +124,7 @@ function draw(stream: TextStream, usedBefore: number, current: () => boolean) {
     end(): void {
       endPace();
       flush();
-      if (current()) curve.value = log.curve;
+      if (current() && log.curve.tokens.length > 0) curve.value = log.curve;
     },
   };
 }
