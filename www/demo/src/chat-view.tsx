@@ -1,12 +1,12 @@
 import { useSignalEffect } from "@preact/signals";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { current, draft, liveId, send, turns } from "./chat.js";
 import { Composer } from "./composer.js";
 import { kept } from "./history.js";
 import { Notice } from "./notice.js";
 import { stage } from "./state.js";
 import { AnswerView, UserView } from "./turn-view.js";
-import { busy, live } from "./work.js";
+import { busy } from "./work.js";
 
 // What a model of 135 M weights answers well, most of the time.
 const EXAMPLES = [
@@ -19,11 +19,19 @@ const EXAMPLES = [
 /** The conversation and the field below it. */
 export function ChatView() {
   const scroller = useRef<HTMLDivElement>(null);
+  const inner = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
-  useSignalEffect(() => {
-    void [turns.value, live.value]; // whatever is added, the end stays in view if it was in view
+  useEffect(() => {
     const element = scroller.current;
-    if (element !== null && atEnd.current) requestAnimationFrame(() => element.scrollTo({ top: element.scrollHeight }));
+    if (element === null || inner.current === null) return;
+    // Whatever is added, the end stays in view if it was in view. An observer is called in the frame that adds it; another frame costs as much again.
+    const size = new ResizeObserver(() => atEnd.current && element.scrollTo({ top: element.scrollHeight }));
+    size.observe(inner.current);
+    return () => size.disconnect();
+  }, []);
+  useSignalEffect(() => {
+    void liveId.value;
+    atEnd.current = true; // who asks wants to see the answer
   });
   return (
     <section class="chat" aria-label="Chat">
@@ -31,9 +39,11 @@ export function ChatView() {
         class="turns" ref={scroller} tabIndex={0} role="group" aria-label="Conversation" data-testid="chat"
         onScroll={({ currentTarget: e }) => (atEnd.current = e.scrollHeight - e.scrollTop - e.clientHeight < 40)}
       >
-        <OtherModel />
-        <Turns />
-        {turns.value.length === 0 && !busy.value && <Examples />}
+        <div class="inner" ref={inner}>
+          <OtherModel />
+          <Turns />
+          {turns.value.length === 0 && !busy.value && <Examples />}
+        </div>
       </div>
       <Notice />
       <Composer value={draft} send={(text) => void send(text)} label="Message" placeholder="Write a message" />

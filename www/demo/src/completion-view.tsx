@@ -1,4 +1,4 @@
-import { useSignal, useSignalEffect } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { canUndo, edit, goOn, paper, undo, whole } from "./completion.js";
 import { CopyButton } from "./copy-button.js";
@@ -62,16 +62,25 @@ function Sheet({ start }: { start: () => void }) {
 
 function Result() {
   const element = useRef<HTMLDivElement>(null);
+  const text = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(true);
   const { given, added } = paper.value;
-  useSignalEffect(() => {
-    void live.value;
+  useEffect(() => {
     const { current } = element;
-    if (current !== null && current.scrollHeight - current.scrollTop - current.clientHeight < 80) requestAnimationFrame(() => current.scrollTo({ top: current.scrollHeight }));
-  });
+    if (current === null || text.current === null) return;
+    const size = new ResizeObserver(() => atEnd.current && current.scrollTo({ top: current.scrollHeight }));
+    size.observe(text.current);
+    return () => size.disconnect();
+  }, []);
   return (
-    <div class="sheet result plain" ref={element} tabIndex={0} role="group" aria-label="Text with its continuation" aria-busy={busy.value} data-testid="completion-result">
-      <span data-testid="completion-prompt">{given}</span>
-      <ins data-testid="completion-text">{added.map((text, i) => <span key={i}>{text}</span>)}<Growing /></ins>
+    <div
+      class="sheet result plain" ref={element} tabIndex={0} role="group" aria-label="Text with its continuation" aria-busy={busy.value} data-testid="completion-result"
+      onScroll={({ currentTarget: e }) => (atEnd.current = e.scrollHeight - e.scrollTop - e.clientHeight < 40)}
+    >
+      <div ref={text}>
+        <span data-testid="completion-prompt">{given}</span>
+        <ins data-testid="completion-text">{added.map((piece, i) => <span key={i}>{piece}</span>)}<Growing /></ins>
+      </div>
     </div>
   );
 }
