@@ -1,22 +1,43 @@
-import { busy, newChat, turns } from "./chat.js";
+import { useEffect } from "preact/hooks";
 import { ChatView } from "./chat-view.js";
+import { newChat, turns } from "./chat.js";
+import { CompletionView } from "./completion-view.js";
+import { newPaper, whole } from "./completion.js";
+import { DropTarget } from "./drop.js";
 import { FailureBox } from "./failure-box.js";
+import { HistoryView } from "./history-view.js";
+import { Icon } from "./icon.js";
 import { unload } from "./model.js";
 import { Panel } from "./panel.js";
 import { Picker } from "./picker.js";
-import { announcement, info, stage } from "./state.js";
+import { SettingsView } from "./settings-view.js";
+import { announcement, completes, dialog, info, stage } from "./state.js";
+import { busy, stop } from "./work.js";
 
 /** The page. */
 export function App() {
   const ready = stage.value.kind === "ready";
+  useEffect(() => {
+    function onKeyDown(event: KeyboardEvent): void {
+      // Escape also ends a choice of an input method, and closes a dialog.
+      if (event.key !== "Escape" || event.isComposing || event.keyCode === 229 || event.defaultPrevented || dialog.value !== null || !busy.value) return;
+      event.preventDefault();
+      stop();
+    }
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, []);
   return (
     <div class={ready ? "page ready" : "page"}>
       <Header />
       <main>
         <FailureBox />
-        {ready ? <ChatView /> : <Picker />}
+        {!ready ? <Picker /> : completes.value ? <CompletionView /> : <ChatView />}
       </main>
       {ready && <Panel />}
+      {dialog.value === "history" && <HistoryView />}
+      {dialog.value === "settings" && <SettingsView />}
+      <DropTarget />
       <p class="visually-hidden" role="status" aria-live="polite">{announcement}</p>
     </div>
   );
@@ -33,16 +54,22 @@ function Header() {
         </svg>
         <div>
           <h1>Rillm</h1>
-          <p class="promise">A language model in this tab. Nothing you write leaves your device.</p>
+          <p class="promise">
+            {value.kind === "ready" ? <span data-testid="model-name" title={`${info.value?.name} (${info.value?.architecture}, ${info.value?.quantization})`}>{value.label}</span> : "A language model"} in this tab. Nothing you write leaves your device.
+          </p>
         </div>
       </div>
-      {value.kind === "ready" && (
-        <div class="actions">
-          <span class="model-name" data-testid="model-name" title={`${info.value?.name} (${info.value?.architecture}, ${info.value?.quantization})`}>{value.label}</span>
-          <button type="button" class="quiet" data-testid="change-model" onClick={unload}>Change model</button>
-          <button type="button" class="quiet" data-testid="new-chat" disabled={turns.value.length === 0 && !busy.value} onClick={newChat}>New chat</button>
-        </div>
-      )}
+      <div class="actions">
+        <button type="button" class="quiet" data-testid="history" aria-haspopup="dialog" onClick={() => (dialog.value = "history")}><Icon name="history" /><span>History</span></button>
+        <button type="button" class="quiet" data-testid="settings" aria-haspopup="dialog" onClick={() => (dialog.value = "settings")}><Icon name="settings" /><span>Settings</span></button>
+        {value.kind === "ready" && <button type="button" class="quiet" data-testid="change-model" onClick={unload}><Icon name="model" /><span>Change model</span></button>}
+        {value.kind === "ready" && <NewButton />}
+      </div>
     </header>
   );
+}
+
+function NewButton() {
+  if (completes.value) return <button type="button" class="quiet" data-testid="new-text" disabled={whole.value === "" && !busy.value} onClick={newPaper}><Icon name="add" /><span>New text</span></button>;
+  return <button type="button" class="quiet" data-testid="new-chat" disabled={turns.value.length === 0 && !busy.value} onClick={newChat}><Icon name="add" /><span>New chat</span></button>;
 }

@@ -1,7 +1,12 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { busy, draft, live, numbers, send, stop, turns, type Turn } from "./chat.js";
+import { current, draft, liveId, send, turns } from "./chat.js";
+import { Composer } from "./composer.js";
+import { kept } from "./history.js";
+import { Notice } from "./notice.js";
 import { stage } from "./state.js";
+import { AnswerView, UserView } from "./turn-view.js";
+import { busy } from "./work.js";
 
 // What a model of 135 M weights answers well, most of the time.
 const EXAMPLES = [
@@ -11,54 +16,55 @@ const EXAMPLES = [
   "Write a short story about a fox who learns to swim.",
 ];
 
-const FINISHES: Partial<Record<string, string>> = { abort: "Stopped", length: "Cut at the length limit" };
-
 /** The conversation and the field below it. */
 export function ChatView() {
   const scroller = useRef<HTMLDivElement>(null);
+  const inner = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
-  useSignalEffect(() => {
-    void [turns.value, live.value]; // whatever is added, the end stays in view if it was in view
+  useEffect(() => {
     const element = scroller.current;
-    if (element !== null && atEnd.current) requestAnimationFrame(() => element.scrollTo({ top: element.scrollHeight }));
+    if (element === null || inner.current === null) return;
+    // Whatever is added, the end stays in view if it was in view. An observer is called in the frame that adds it; another frame costs as much again.
+    const size = new ResizeObserver(() => atEnd.current && element.scrollTo({ top: element.scrollHeight }));
+    size.observe(inner.current);
+    return () => size.disconnect();
+  }, []);
+  useSignalEffect(() => {
+    void liveId.value;
+    atEnd.current = true; // who asks wants to see the answer
   });
   return (
     <section class="chat" aria-label="Chat">
       <div
-        class="turns" ref={scroller} tabIndex={0} aria-label="Conversation" data-testid="chat"
+        class="turns" ref={scroller} tabIndex={0} role="group" aria-label="Conversation" data-testid="chat"
         onScroll={({ currentTarget: e }) => (atEnd.current = e.scrollHeight - e.scrollTop - e.clientHeight < 40)}
       >
-        {turns.value.map((turn, i) => <TurnView key={i} turn={turn} />)}
-        <Live />
-        {turns.value.length === 0 && !busy.value && <Examples />}
+        <div class="inner" ref={inner}>
+          <OtherModel />
+          <Turns />
+          {turns.value.length === 0 && !busy.value && <Examples />}
+        </div>
       </div>
-      <Composer />
+      <Notice />
+      <Composer value={draft} send={(text) => void send(text)} label="Message" placeholder="Write a message" />
     </section>
   );
 }
 
-function TurnView({ turn }: { turn: Turn }) {
-  const note = turn.finish === undefined ? undefined : FINISHES[turn.finish];
-  return (
-    <article class={`turn ${turn.role}`} data-testid={`turn-${turn.role}`}>
-      <h3 class="visually-hidden">{turn.role === "user" ? "You" : "Answer"}</h3>
-      <div class="text" data-testid="text">{turn.text}</div>
-      {turn.finish !== undefined && <p class={note === undefined ? "visually-hidden" : "note"} data-testid="finish" data-finish={turn.finish}>{note ?? "Finished"}</p>}
-    </article>
-  );
+/** The messages; an answer that has just been finished stays the element that it was. */
+export function Turns({ readOnly = false }: { readOnly?: boolean }) {
+  const list = turns.value.map((turn, i) => {
+    if (turn.role === "user") return <UserView key={turn.id} turn={turn} readOnly={readOnly} unanswered={i === turns.value.length - 1} />;
+    return <AnswerView key={turn.id} turn={turn} last={!readOnly && i === turns.value.length - 1} />;
+  });
+  if (busy.value) list.push(<AnswerView key={liveId.value} turn={null} last={false} />);
+  return <>{list}</>;
 }
 
-/** The answer in the making: the only part that is drawn again while it grows. */
-function Live() {
-  if (live.value === null) return null;
-  const { phase, prefillDone, prefillTotal } = numbers.value;
-  const waiting = phase === "prefill" && prefillTotal > 0 ? `Reading ${prefillDone} of ${prefillTotal} tokens` : "Reading";
-  return (
-    <article class="turn assistant live" data-testid="turn-live">
-      <h3 class="visually-hidden">Answer</h3>
-      {live.value === "" ? <p class="waiting">{waiting}<span class="dots" aria-hidden="true" /></p> : <div class="text" data-testid="text">{live.value}</div>}
-    </article>
-  );
+function OtherModel() {
+  const model = current.value?.model ?? "";
+  if (stage.value.kind !== "ready" || model === "" || model === stage.value.label) return null;
+  return <p class="note centred" data-testid="other-model">Until here, {model} answered; from now on it is {stage.value.label}.</p>;
 }
 
 function Examples() {
@@ -69,44 +75,7 @@ function Examples() {
         {EXAMPLES.map((text) => <button type="button" key={text} data-testid="example" onClick={() => void send(text)}>{text}</button>)}
       </div>
       <p class="note">{stage.value.kind === "ready" && stage.value.label} is sure of itself, and sometimes wrong: check what matters.</p>
+      {!kept.value && <p class="note" data-testid="not-kept">History is not kept: this browser does not let the page store anything.</p>}
     </div>
-  );
-}
-
-function Composer() {
-  const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus({ preventScroll: true }), []);
-  useSignalEffect(() => {
-    void draft.value;
-    const element = field.current;
-    if (element === null) return;
-    requestAnimationFrame(() => {
-      element.style.height = "auto";
-      element.style.height = `${Math.min(element.scrollHeight + 2, 200)}px`;
-    });
-  });
-  function onKeyDown(event: KeyboardEvent): void {
-    // While an input method composes a character, Enter chooses it.
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
-    event.preventDefault();
-    void send(draft.value);
-  }
-  return (
-    <form
-      class="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void send(draft.value);
-      }}
-    >
-      <textarea
-        ref={field} rows={1} value={draft} placeholder="Write a message" aria-label="Message" aria-describedby="keys" data-testid="input"
-        onInput={(event) => (draft.value = event.currentTarget.value)} onKeyDown={onKeyDown}
-      />
-      {busy.value
-        ? <button type="button" class="primary" data-testid="stop" onClick={stop}>Stop</button>
-        : <button type="submit" class="primary" data-testid="send" disabled={draft.value.trim() === ""}>Send</button>}
-      <p id="keys" class="keys">Enter sends, Shift + Enter begins a new line</p>
-    </form>
   );
 }

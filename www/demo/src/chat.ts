@@ -1,134 +1,159 @@
-// The conversation, and the answer in the making.
+// The conversation.
 
-import { batch, computed, signal } from "@preact/signals";
-import type { ChatMessage, FinishReason, Metrics, TextStream } from "rillm";
-import { failureOf } from "./failure.js";
-import { announcement, failure, info, stage } from "./state.js";
+import { batch, signal } from "@preact/signals";
+import type { ChatMessage, FinishReason, GenerationResult } from "rillm";
+import { forgetLeft, keep, keepAtEnd, remove, type Conversation, type StoredTurn } from "./history.js";
+import { settings } from "./settings.js";
+import { announcement, notice, stage } from "./state.js";
+import { busy, giveUp, live, numbers, work } from "./work.js";
 
-/** A message as it is kept: plain text, and how an answer ended. */
-export interface Turn {
-  role: "user" | "assistant";
-  text: string;
-  finish?: FinishReason;
+/** A message as it is shown: plain text, and how an answer ended. */
+export interface Turn extends StoredTurn {
+  /** Of this page only: what stays the same element. */
+  id: number;
 }
 
-/** What the panel shows of the work. */
-export interface Numbers {
-  phase: "idle" | "queued" | "prefill" | "decode" | "ended";
-  prefillDone: number;
-  prefillTotal: number;
-  metrics: Metrics | null;
-  /** Positions of the model's memory that the chat takes. */
-  contextUsed: number;
-}
-
-/** What the page starts with: careful rather than inventive, because the model is small. */
-export const DEFAULTS = { temperature: 0.2, topP: 0.9, repetitionPenalty: 1.1, maxTokens: 512 };
-export type Settings = typeof DEFAULTS;
-
-const IDLE: Numbers = { phase: "idle", prefillDone: 0, prefillTotal: 0, metrics: null, contextUsed: 0 };
-
-export const settings = signal<Settings>({ ...DEFAULTS });
 export const turns = signal<readonly Turn[]>([]);
-/** The answer in the making, or null. */
-export const live = signal<string | null>(null);
-export const numbers = signal<Numbers>(IDLE);
 export const draft = signal("");
-export const busy = computed(() => live.value !== null);
+/** Of the answer in the making; its turn gets the same. */
+export const liveId = signal(0);
+/** Under which the conversation is kept; null before the first message. */
+export const current = signal<{ id: string; title: string; model: string } | null>(null);
 
-let abort: AbortController | null = null;
+let ids = 1;
 
-/** Sends a message and shows the answer as it comes. */
+/** Sends what was written. */
 export async function send(text: string): Promise<void> {
-  if (stage.value.kind !== "ready" || busy.value || text.trim() === "") return;
-  const { model } = stage.value;
+  if (text.trim() === "" || !free()) return;
   const before = turns.value;
-  const numbersBefore = numbers.value;
-  const usedBefore = numbersBefore.contextUsed;
-  const mine = (abort = new AbortController());
-  const messages: ChatMessage[] = [...before, { role: "user" as const, text }].map(({ role, text }) => ({ role, content: text }));
-  batch(() => {
-    failure.value = null;
-    turns.value = [...before, { role: "user", text }];
-    live.value = "";
-    draft.value = "";
-    numbers.value = { ...IDLE, phase: "queued", contextUsed: usedBefore };
-  });
-  const stream = model.chat(messages, { ...settings.value, signal: mine.signal });
-  const drawing = draw(stream, usedBefore, () => abort === mine);
-  try {
-    for await (const chunk of stream) drawing.add(chunk.text, chunk.tokens.length);
-    const { text: answer, finishReason, usage, metrics } = await stream.result;
-    drawing.stop();
-    if (abort !== mine) return; // a new chat has begun meanwhile
-    batch(() => {
-      // An empty answer would only puzzle the model: then the question is not kept either.
-      turns.value = answer === "" ? before : [...before, { role: "user", text }, { role: "assistant", text: answer, finish: finishReason }];
-      if (answer === "") draft.value = text;
-      live.value = null;
-      numbers.value = { ...numbers.value, phase: "ended", metrics, contextUsed: answer === "" ? usedBefore : usage.promptTokens + usage.completionTokens };
-      info.value = model.info;
-      announcement.value = finishReason === "abort" ? "Answer stopped" : `Answer finished: ${answer}`;
-    });
-  } catch (error) {
-    drawing.stop();
-    if (abort !== mine) return;
-    batch(() => {
-      turns.value = before;
-      draft.value = text;
-      live.value = null;
-      numbers.value = numbersBefore;
-      failure.value = failureOf(error);
-      if (failure.value.code === "crashed") stage.value = { kind: "choose" }; // after a crash there is no model any more
-    });
-  }
+  draft.value = "";
+  await ask([...before, { id: ids++, role: "user", text }], before, text);
 }
 
-/** Collects what comes and draws it once a frame, however fast it comes. */
-function draw(stream: TextStream, usedBefore: number, current: () => boolean) {
-  let pending = "";
-  let tokens = 0;
-  let frame = requestAnimationFrame(tick);
-  function tick(): void {
-    frame = requestAnimationFrame(tick);
-    flush();
-  }
-  function flush(): void {
-    if (!current()) return;
-    const { phase, prefillDone, prefillTotal, metrics } = stream.status;
-    batch(() => {
-      if (pending !== "") live.value = (live.value ?? "") + pending;
-      pending = "";
-      if (phase === "ended" || metrics === numbers.value.metrics) return;
-      const prompt = prefillTotal > 0 ? prefillTotal : usedBefore + (metrics?.prefillTokens ?? 0);
-      numbers.value = { phase, prefillDone, prefillTotal, metrics, contextUsed: prompt + tokens };
-    });
-  }
-  return {
-    add(text: string, made: number): void {
-      pending += text;
-      tokens += made;
-    },
-    stop(): void {
-      cancelAnimationFrame(frame);
-      flush();
-    },
-  };
+/** Puts another text in place of a message and asks again from there; what came after it goes. */
+export async function resend(turn: Turn, text: string): Promise<void> {
+  const at = turns.value.indexOf(turn);
+  if (text.trim() === "" || at < 0 || !free()) return;
+  await ask([...turns.value.slice(0, at), { id: ids++, role: "user", text }], turns.value, text);
 }
 
-/** Ends the answer; what there is of it stays. */
-export function stop(): void {
-  abort?.abort();
+/** Asks for the last answer again, or for the one that never came. */
+export async function regenerate(): Promise<void> {
+  if (!free()) return;
+  const before = turns.value;
+  const question = before.at(-1)?.role === "assistant" ? before.slice(0, -1) : before;
+  if (question.at(-1)?.role === "user") await ask(question, before, null);
 }
 
-/** Forgets the conversation. */
+/** A new conversation; the one there was stays in the history. */
 export function newChat(): void {
-  abort?.abort();
-  abort = null;
+  leave();
+  giveUp();
   batch(() => {
     turns.value = [];
-    live.value = null;
-    numbers.value = IDLE;
-    failure.value = null;
+    current.value = null;
+    notice.value = null;
   });
 }
+
+/** Goes on with a conversation of the history. */
+export function open(conversation: Conversation): void {
+  if (conversation.id === current.value?.id) return;
+  newChat();
+  const { id, title, model } = conversation;
+  batch(() => {
+    turns.value = conversation.turns.map((turn) => ({ ...turn, id: ids++ }));
+    current.value = { id, title, model };
+  });
+}
+
+/** Keeps what there is of an answer that is about to be left; returns the conversation with it. */
+export function leave(): readonly Turn[] {
+  const list = withLive();
+  if (list !== turns.value) persist(list);
+  return list;
+}
+
+function withLive(): readonly Turn[] {
+  if (live.value === null || live.value === "" || turns.value.at(-1)?.role !== "user") return turns.value;
+  return [...turns.value, { id: liveId.value, role: "assistant", text: live.value, finish: "abort" }];
+}
+
+function free(): boolean {
+  return stage.value.kind === "ready" && !busy.value;
+}
+
+/** Asks with `question`; if nothing comes of it, `before` is there again and `text` in the field. */
+async function ask(question: readonly Turn[], before: readonly Turn[], text: string | null): Promise<void> {
+  if (stage.value.kind !== "ready") return;
+  const { model } = stage.value;
+  const usedBefore = numbers.value.contextUsed;
+  batch(() => {
+    turns.value = question;
+    liveId.value = ids++;
+    notice.value = null;
+  });
+  persist(question);
+  const { system } = settings.value;
+  const messages: ChatMessage[] = question.map(({ role, text }) => ({ role, content: text }));
+  if (system.trim() !== "") messages.unshift({ role: "system", content: system });
+  function back(): void {
+    turns.value = before;
+    persist(before);
+    // What has been written meanwhile is not lost either.
+    if (text !== null) draft.value = draft.value.trim() === "" ? text : `${text}\n\n${draft.value}`;
+  }
+  await work((options) => model.chat(messages, options), {
+    done(result) {
+      if (result.text !== "") {
+        turns.value = [...question, { id: liveId.value, role: "assistant", ...answer(result) }];
+        persist(turns.value);
+        return;
+      }
+      // An empty answer would only puzzle the model: then the question is not kept either.
+      back();
+      numbers.value = { ...numbers.value, contextUsed: usedBefore };
+      if (result.finishReason !== "abort") announcement.value = notice.value = "The model answered with nothing. Try it again, or put it in other words.";
+    },
+    failed: back,
+  });
+}
+
+function answer({ text, finishReason, usage, metrics, seed }: GenerationResult): { text: string; finish: FinishReason; tokens: number; rate: number | null; seed: number } {
+  return { text, finish: finishReason, tokens: usage.completionTokens, rate: metrics.decodeTokensPerSecond, seed };
+}
+
+/** Writes the conversation down; one without messages goes. */
+function persist(list: readonly Turn[]): void {
+  const first = list[0];
+  if (first === undefined) {
+    if (current.value !== null) remove(current.value.id);
+    current.value = null;
+    return;
+  }
+  const model = stage.value.kind === "ready" ? stage.value.label : (current.value?.model ?? "");
+  current.value = current.value === null ? { id: newId(), title: titleOf(first.text), model } : { ...current.value, model };
+  keep(stored(current.value, list));
+}
+
+function stored(head: { id: string; title: string; model: string }, list: readonly Turn[]): Conversation {
+  return { ...head, updated: Date.now(), turns: list.map(({ id: _, ...turn }) => turn) };
+}
+
+function titleOf(text: string): string {
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length <= 60 ? line : `${line.slice(0, 59).trimEnd()}…`;
+}
+
+/** `randomUUID` is only there over https. */
+function newId(): string {
+  return `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
+}
+
+// A tab that is closed in the middle of an answer keeps its beginning.
+addEventListener("pagehide", () => {
+  const list = withLive();
+  if (list !== turns.value && current.value !== null) keepAtEnd(stored(current.value, list));
+});
+// And one that comes back as it was goes on with it.
+addEventListener("pageshow", ({ persisted }) => persisted && forgetLeft());

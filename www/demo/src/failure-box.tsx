@@ -1,10 +1,11 @@
 import { newChat } from "./chat.js";
-import { failure, stage } from "./state.js";
+import { completes, failure, stage } from "./state.js";
 
 /** The error that there is, by name and sentence, with a way out. */
 export function FailureBox() {
   const { value } = failure;
   if (value === null) return null;
+  const full = value.code === "prompt-too-long" && stage.value.kind === "ready" && !completes.value;
   return (
     <section class="failure" role="alert" data-testid="error">
       <p>
@@ -12,7 +13,7 @@ export function FailureBox() {
       </p>
       <p class="hint" data-testid="error-hint">{value.hint}</p>
       <div class="row">
-        {value.code === "prompt-too-long" && stage.value.kind === "ready" && <button type="button" class="quiet" onClick={newChat}>New chat</button>}
+        {full && <button type="button" class="quiet" onClick={newChat}>New chat</button>}
         <button type="button" class="quiet" data-testid="error-dismiss" onClick={() => (failure.value = null)}>Dismiss</button>
       </div>
     </section>

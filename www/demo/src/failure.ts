@@ -16,7 +16,7 @@ const HINTS: Record<string, string> = {
   "unsupported-type": "Choose another quantization of the model, such as Q4_0, Q4_1, Q4_K_M or Q8_0.",
   "unsupported-architecture": "Choose a model of the Llama or Gemma 3 family.",
   "out-of-memory": "Close other tabs, or choose a smaller model.",
-  "no-chat-template": "This is a base model that cannot chat. Choose an instruction-tuned one, often called Instruct or it.",
+  "no-chat-template": "This is a base model: it can only continue a text.",
   "prompt-too-long": "Shorten your message, or begin a new chat.",
   crashed: "Load the model again. If it happens again, choose a smaller model.",
   "no-wasm": "Try a current Chrome, Edge, Firefox or Safari.",

@@ -8,7 +8,7 @@ export function megabytes(bytes: number): string {
 /** "42.0"; a dash where there is nothing to say. */
 export function rate(tokensPerSecond: number | null | undefined): string {
   if (tokensPerSecond === null || tokensPerSecond === undefined) return "–";
-  return tokensPerSecond.toFixed(tokensPerSecond < 100 ? 1 : 0);
+  return tokensPerSecond < 100 ? tokensPerSecond.toFixed(1) : Math.round(tokensPerSecond).toLocaleString("en");
 }
 
 /** "340 ms", "2.1 s", "1 min 20 s" */
@@ -17,6 +17,23 @@ export function duration(ms: number): string {
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
   const seconds = Math.round(ms / 1000);
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+/** "0.21 s": for sums that the reader can follow */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)}\u00a0s`;
+}
+
+/** "1 token", "34 tokens" */
+export function tokens(n: number): string {
+  return n === 1 ? "1 token" : `${n.toLocaleString("en")} tokens`;
+}
+
+/** "today, 14:05" or "3 Mar 2025" */
+export function when(time: number): string {
+  const date = new Date(time);
+  if (date.toDateString() === new Date().toDateString()) return `today, ${date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}`;
+  return date.toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
 }
 
 /** "135 M" */

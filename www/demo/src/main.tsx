@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app.js";
+import { readHistory, takeLeft } from "./history.js";
 import { start } from "./model.js";
 import "./style.css";
 
@@ -7,4 +8,6 @@ const root = document.getElementById("app");
 if (root !== null) {
   render(<App />, root);
   start();
+  takeLeft();
+  void readHistory();
 }

@@ -1,9 +1,11 @@
 // Getting a model.
 
 import { load } from "rillm";
-import { newChat } from "./chat.js";
+import { leave, turns } from "./chat.js";
+import { crashedLoad, loadBegins, loadEnds } from "./crash-guard.js";
 import { failureOf } from "./failure.js";
-import { announcement, failure, info, progress, stage, urlField } from "./state.js";
+import { announcement, crashed, failure, info, notice, progress, stage, urlField } from "./state.js";
+import { giveUp } from "./work.js";
 
 /** The model served beside the page. */
 export const DEFAULT_MODEL = { url: "models/SmolLM2-135M-Instruct.Q4_1.gguf", name: "SmolLM2 135M Instruct", size: 98_362_432 };
@@ -16,22 +18,25 @@ export interface Choice {
 
 let abort: AbortController | null = null;
 
-/** Loads a model; the one before is given up. */
+/** Loads a model; the one before is given up, the conversation stays. */
 export async function loadModel({ source, label }: Choice): Promise<void> {
   unload();
-  failure.value = null;
+  crashed.value = null;
   progress.value = null;
   stage.value = { kind: "loading", label };
   announcement.value = `Loading ${label}`;
   const mine = (abort = new AbortController());
+  loadBegins(label);
   try {
     const model = await load(source, { signal: mine.signal, onProgress: (p) => (progress.value = p) });
+    loadEnds();
     info.value = model.info;
     // Names in files are often those of training runs; ours is known better.
     stage.value = { kind: "ready", model, label: source === DEFAULT_MODEL.url ? label : model.info.name || label };
     announcement.value = `${label} is ready`;
   } catch (error) {
     if (mine.signal.aborted) return; // who cancelled has set the stage
+    loadEnds();
     stage.value = { kind: "choose" };
     failure.value = failureOf(error);
   }
@@ -39,9 +44,13 @@ export async function loadModel({ source, label }: Choice): Promise<void> {
 
 /** Gives up a load, or the model. */
 export function unload(): void {
+  if (abort !== null) loadEnds();
   abort?.abort();
   abort = null;
-  newChat();
+  const left = leave();
+  giveUp();
+  turns.value = left;
+  notice.value = null;
   if (stage.value.kind === "ready") stage.value.model.dispose();
   info.value = null;
   stage.value = { kind: "choose" };
@@ -52,7 +61,16 @@ export function start(): void {
   const query = new URLSearchParams(location.search);
   const url = query.get("model");
   if (url !== null) urlField.value = url;
-  if (query.get("autoload") === "1") void loadModel(url === null ? defaultChoice() : urlChoice(url));
+  const crash = crashedLoad();
+  if (query.get("autoload") !== "1") return;
+  if (crash !== null) crashed.value = crash;
+  else void loadModel(fromQuery());
+}
+
+/** What the address asks for. */
+export function fromQuery(): Choice {
+  const url = new URLSearchParams(location.search).get("model");
+  return url === null ? defaultChoice() : urlChoice(url);
 }
 
 /** The model beside the page. */
@@ -63,4 +81,9 @@ export function defaultChoice(): Choice {
 /** A model from anywhere. */
 export function urlChoice(url: string): Choice {
   return { source: url, label: url.split(/[?#]/)[0]?.split("/").pop() || url };
+}
+
+/** One of this device. */
+export function fileChoice(file: File): Choice {
+  return { source: file, label: file.name };
 }

@@ -1,7 +1,8 @@
 import { signal } from "@preact/signals";
-import { DEFAULTS, numbers, settings, type Settings } from "./chat.js";
-import { SPEED_CLASSES, count, duration, megabytes, rate, speedClass } from "./format.js";
+import { ChartView } from "./chart-view.js";
+import { SPEED_CLASSES, count, duration, megabytes, rate, seconds, speedClass, tokens } from "./format.js";
 import { info, stage } from "./state.js";
+import { numbers } from "./work.js";
 
 const query = matchMedia("(min-width: 60rem)");
 const wide = signal(query.matches);
@@ -12,15 +13,15 @@ export function Panel() {
   const { metrics } = numbers.value;
   const decode = metrics?.decodeTokensPerSecond ?? null;
   return (
-    <aside aria-label="Speed and settings">
+    <aside aria-label="Speed">
       <details open={wide.value}>
         <summary>
           <span>Speed</span>
           <span class="brief">{decode === null ? "no answer yet" : `${rate(decode)} tokens/s, ${speedClass(decode).name}`}</span>
         </summary>
         <Speed />
+        <Explanation />
         <Facts />
-        <SettingsForm />
       </details>
     </aside>
   );
@@ -49,13 +50,7 @@ function Speed() {
         </div>
       </dl>
       <p class="class" data-testid="speed-class">{now === null ? <span class="meaning">Ask something to see how fast it is.</span> : <><b>{now.name}</b> <span class="meaning">{now.meaning}</span></>}</p>
-      <details class="explain">
-        <summary>What do these mean?</summary>
-        <p><b>Prefill</b> reads your message: many tokens at once, so it is limited by how fast the processor calculates. <b>Decode</b> writes the answer, one token after the other; each one goes through all the weights, so it is limited by how fast memory delivers them. A token is about three quarters of an English word.</p>
-        <ul>
-          {SPEED_CLASSES.map((c) => <li key={c.name} class={c === now ? "now" : ""}><span>{c.range}</span> {c.name}</li>)}
-        </ul>
-      </details>
+      <ChartView />
       <label class="context">
         <span>Context</span> <span data-testid="context">{contextUsed.toLocaleString("en")} of {length.toLocaleString("en")} tokens</span>
         <meter min={0} max={length} high={length * 0.9} value={contextUsed} />
@@ -64,45 +59,57 @@ function Speed() {
   );
 }
 
+/** Reading and writing, with the figures of the last answer. */
+function Explanation() {
+  const { metrics, usage } = numbers.value;
+  const decode = metrics?.decodeTokensPerSecond ?? null;
+  const now = decode === null ? null : speedClass(decode);
+  return (
+    <section class="block explain" data-testid="explanation">
+      <h2>Where the time goes</h2>
+      {metrics === null || metrics.prefillTokensPerSecond === null
+        ? <p><b>Prefill</b> reads your text, many tokens at once: calculating limits it. <b>Decode</b> writes, one token after the other, each through all the weights: memory limits it.</p>
+        : (
+          <p data-testid="explain-prefill">
+            <b>Prefill.</b> Reading {tokens(metrics.prefillTokens)} took {seconds(metrics.prefillMs)}: {rate(metrics.prefillTokensPerSecond)} tokens/s, all at once, limited by arithmetic.
+            {usage !== null && usage.cachedTokens > 0 && ` Another ${usage.cachedTokens.toLocaleString("en")} of the conversation were still in the model's memory.`}
+          </p>
+        )}
+      {metrics !== null && decode !== null && (
+        <p data-testid="explain-decode">
+          <b>Decode.</b> Writing {tokens(metrics.decodeTokens)} after the first took {seconds(metrics.decodeMs)}: {rate(decode)} tokens/s, one at a time.
+          {info.value !== null && ` Each token reads all ${megabytes(info.value.bytes)} of weights, about ${perSecond(info.value.bytes * decode)} of memory.`}
+        </p>
+      )}
+      <details>
+        <summary>What is fast?</summary>
+        <p>A token is about three quarters of an English word.</p>
+        <ul>
+          {SPEED_CLASSES.map((c) => <li key={c.name} class={c === now ? "now" : ""}><span>{c.range}</span> {c.name}</li>)}
+        </ul>
+      </details>
+    </section>
+  );
+}
+
+function perSecond(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(bytes < 1e10 ? 1 : 0)} GB/s`;
+}
+
 function Facts() {
   const { value } = info;
   if (value === null) return null;
   return (
-    <dl class="facts block">
-      <div><dt>Runs on</dt><dd data-testid="backend" title={value.backendReason}>{value.backend === "wasm" ? `CPU (wasm, ${value.simd})` : `GPU${value.adapter ? ` (${value.adapter})` : ""}`}</dd></div>
-      <div><dt>Threads</dt><dd data-testid="threads">{value.threads}</dd></div>
-      <div><dt>Memory</dt><dd data-testid="memory">{megabytes(value.memoryBytes)}</dd></div>
-      <div><dt>Model</dt><dd>{count(value.parameters)} weights, {value.quantization}</dd></div>
-      <p class="note">{value.backendReason}</p>
+    <div class="facts block">
+      <dl>
+        <div><dt>Runs on</dt><dd data-testid="backend" title={value.backendReason}>{value.backend === "wasm" ? "CPU (wasm)" : `GPU${value.adapter ? ` (${value.adapter})` : ""}`}</dd></div>
+        <div><dt>SIMD</dt><dd data-testid="simd">{value.simd === "relaxed" ? "relaxed, 128 bits" : "128 bits"}</dd></div>
+        <div><dt>Threads</dt><dd data-testid="threads">{value.threads}</dd></div>
+        <div><dt>Memory</dt><dd data-testid="memory">{megabytes(value.memoryBytes)}</dd></div>
+        <div><dt>Model</dt><dd>{count(value.parameters)} weights, {value.quantization}</dd></div>
+      </dl>
+      <p class="note" data-testid="backend-reason">{value.backendReason}</p>
       {stage.value.kind === "ready" && stage.value.model.warnings.map((w) => <p class="note" key={w.code} data-testid="warning">{w.message}</p>)}
-    </dl>
-  );
-}
-
-const FIELDS: { name: keyof Settings; label: string; min: number; max: number; step: number }[] = [
-  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1 },
-  { name: "topP", label: "Top p", min: 0, max: 1, step: 0.05 },
-  { name: "repetitionPenalty", label: "Repetition penalty", min: 0.5, max: 2, step: 0.05 },
-  { name: "maxTokens", label: "Longest answer, in tokens", min: 1, max: 4096, step: 1 },
-];
-
-function SettingsForm() {
-  return (
-    <details class="block settings">
-      <summary>Settings</summary>
-      {FIELDS.map(({ name, label, ...range }) => (
-        <label key={name}>
-          <span>{label}</span>
-          <input
-            type="number" {...range} value={settings.value[name]} data-testid={`setting-${name}`}
-            onChange={({ currentTarget: field }) => {
-              // What is no number goes back to what it was at the start.
-              settings.value = { ...settings.value, [name]: field.validity.valid && field.value !== "" ? field.valueAsNumber : DEFAULTS[name] };
-              field.value = String(settings.value[name]);
-            }}
-          />
-        </label>
-      ))}
-    </details>
+    </div>
   );
 }

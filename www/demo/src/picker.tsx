@@ -1,11 +1,41 @@
 import { useSignal } from "@preact/signals";
+import { Turns } from "./chat-view.js";
+import { current, newChat, turns } from "./chat.js";
 import { duration, megabytes } from "./format.js";
-import { DEFAULT_MODEL, defaultChoice, loadModel, unload, urlChoice } from "./model.js";
-import { progress, stage, urlField } from "./state.js";
+import { DEFAULT_MODEL, defaultChoice, fileChoice, fromQuery, loadModel, unload, urlChoice } from "./model.js";
+import { crashed, progress, stage, urlField } from "./state.js";
 
 /** Choosing a model, and waiting for it. */
 export function Picker() {
-  return stage.value.kind === "loading" ? <Loading label={stage.value.label} /> : <Choose />;
+  return (
+    <>
+      {crashed.value !== null && <Crashed label={crashed.value} />}
+      {stage.value.kind === "loading" ? <Loading label={stage.value.label} /> : <Choose />}
+      {turns.value.length > 0 && <Waiting />}
+    </>
+  );
+}
+
+/** Loading it by itself again would crash the tab again, and so on. */
+function Crashed({ label }: { label: string }) {
+  return (
+    <section class="failure" role="alert" data-testid="crashed">
+      <p>The tab ended while {label} was being loaded, most likely because memory ran out.</p>
+      <p class="hint">That is why it was not loaded by itself this time. Close other tabs first, or choose a smaller model.</p>
+      <div class="row"><button type="button" class="quiet" data-testid="load-anyway" onClick={() => void loadModel(fromQuery())}>Load it anyway</button></div>
+    </section>
+  );
+}
+
+/** The conversation that goes on once there is a model. */
+function Waiting() {
+  return (
+    <section class="card waiting-chat" aria-label="Conversation" data-testid="waiting-chat">
+      <div class="row"><h2>{current.value?.title}</h2><button type="button" class="quiet" data-testid="waiting-close" onClick={newChat}>Close</button></div>
+      <p class="note">This conversation goes on with the model you load.</p>
+      <div class="read-only"><Turns readOnly /></div>
+    </section>
+  );
 }
 
 type Way = "default" | "url" | "file";
@@ -19,7 +49,7 @@ function Choose() {
     event.preventDefault();
     if (way.value === "default") void loadModel(defaultChoice());
     else if (way.value === "url" && complete) void loadModel(urlChoice(urlField.value.trim()));
-    else if (file.value !== null) void loadModel({ source: file.value, label: file.value.name });
+    else if (file.value !== null) void loadModel(fileChoice(file.value));
   }
   const radio = (value: Way) => (
     <input type="radio" name="way" value={value} id={`way-${value}`} data-testid={`model-${value}`} checked={way.value === value} onChange={() => (way.value = value)} />
@@ -50,7 +80,7 @@ function Choose() {
           <div>
             <label for="way-file">From this device</label>
             <input
-              type="file" accept=".gguf" aria-label="A GGUF file of this device" data-testid="model-file-field"
+              type="file" accept=".gguf" aria-label="A GGUF file on this device" data-testid="model-file-field"
               onChange={(event) => {
                 file.value = event.currentTarget.files?.[0] ?? null;
                 way.value = "file";
@@ -60,6 +90,7 @@ function Choose() {
         </div>
       </fieldset>
       <button type="submit" class="primary" data-testid="load" disabled={!complete}>Load model</button>
+      <p class="note drop-hint">You can also drop a model file anywhere on this page.</p>
     </form>
   );
 }
