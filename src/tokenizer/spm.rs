@@ -27,7 +27,7 @@ const MAX_PIECE: usize = (u32::MAX / 4) as usize;
 pub(super) struct Spm {
     /// Which token a text is; control tokens and bytes are not found by text.
     index: Index,
-    /// By id: 0 for the highest score, the same number for equal ones.
+    /// By id: see [`rank`].
     ranks: Vec<u32>,
     /// The token of each byte; what the vocabulary lacks is its unknown token, or nothing.
     bytes: Box<[u32; 256]>,
@@ -47,7 +47,7 @@ impl Spm {
         if let Some(i) = scores.iter().position(|s| s.is_nan()) {
             bail!(BadKey, "{SCORES}[{i}] is not a number");
         }
-        let ranks = ranks(scores);
+        let ranks = scores.iter().map(|&score| rank(score)).collect();
         let space_prefix = meta.bool(SPACE_PREFIX)?.unwrap_or(true);
         meta.remove(SCORES);
         let index = vocab.index(|kind| !kind.is_control() && kind != Kind::Byte)?;
@@ -106,20 +106,11 @@ pub(super) fn byte(text: &str) -> Option<u8> {
     if plain { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// Scores as whole numbers that order the other way: 0 for the highest.
-fn ranks(scores: &[f32]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..scores.len() as u32).collect(); // a header has at most 256 MiB
-    let score = |id: u32| scores[id as usize];
-    order.sort_unstable_by(|&a, &b| score(b).total_cmp(&score(a)));
-    let mut ranks = vec![0; scores.len()];
-    let mut rank = 0;
-    for (i, &id) in order.iter().enumerate() {
-        if i > 0 && score(order[i - 1]) != score(id) {
-            rank += 1;
-        }
-        ranks[id as usize] = rank;
-    }
-    ranks
+/// A score as a whole number that orders the other way: the highest score is the smallest, equal ones are equal. NaN is refused before.
+fn rank(score: f32) -> u32 {
+    let bits = (score + 0.0).to_bits(); // -0 + 0 is 0
+    // Floats order as their bits do, but for the sign, and negative ones backwards.
+    if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits }
 }
 
 /// A run of characters that has become one; a linked list over the text. A symbol that another has taken in has no length.
@@ -213,7 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_scores_have_one_rank() {
-        assert_eq!(ranks(&[-1.0, 0.0, -0.0, f32::NEG_INFINITY, 5.0]), [2, 1, 1, 3, 0]);
+    fn the_higher_the_score_the_lower_the_rank() {
+        let falling = [f32::INFINITY, 3e9, 5.0, 1.0, 1e-40, 0.0, -1e-40, -1.0, -255_504.0, f32::NEG_INFINITY];
+        assert!(falling.windows(2).all(|pair| rank(pair[0]) < rank(pair[1])));
+        assert_eq!(rank(0.0), rank(-0.0));
     }
 }
