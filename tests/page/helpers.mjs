@@ -126,7 +126,7 @@ export async function setUp() {
 }
 
 /** A page on which `window.rillm` and `window.testing` are the package, `window.MODEL` the model's URL, `window.model` a loaded one if asked for. */
-export async function openApi(world, { path = "/blank", load = null } = {}) {
+export async function openApi(world, { path = "/blank", model = MODEL, load = null } = {}) {
   const page = await world.open(path);
   await page.evaluate(async (url) => {
     window.rillm = await import("/pkg/index.js");
@@ -141,7 +141,7 @@ export async function openApi(world, { path = "/blank", load = null } = {}) {
       return { chunks, joined: chunks.map((c) => c.text).join(""), made: chunks.flatMap((c) => c.tokens), result: await stream.result };
     };
     window.FAST = { temperature: 0, maxTokens: 8 };
-  }, `/models/${MODEL}`);
+  }, `/models/${model}`);
   if (load !== null) await page.evaluate(async (options) => void (window.model = await rillm.load(MODEL, options)), load);
   return page;
 }
