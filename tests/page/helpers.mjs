@@ -10,6 +10,7 @@ import sirv from "sirv";
 export const at = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
 export const MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf";
+export const GEMMA = "gemma-3-270m-q4_k_m.gguf";
 export const MODEL_BYTES = fs.existsSync(at(`models/${MODEL}`)) ? fs.statSync(at(`models/${MODEL}`)).size : 0;
 
 const setHeaders = (response) => {

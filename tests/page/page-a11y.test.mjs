@@ -4,18 +4,16 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { after, before, test } from "node:test";
 import { at } from "./helpers.mjs";
-import { ask, baseModel, drawingServer, pageWorld } from "./page-helpers.mjs";
+import { BASE_MODEL, ask, drawingServer, pageWorld } from "./page-helpers.mjs";
 
-let world, base, scripted;
+let world, scripted;
 before(async () => {
   world = await pageWorld();
-  base = baseModel();
   scripted = await drawingServer();
 });
 after(async () => {
   await world.close();
   await scripted.close();
-  base.remove();
 });
 
 const AXE = fs.readFileSync(at("node_modules/axe-core/axe.min.js"), "utf8");
@@ -113,7 +111,7 @@ test("completion", async () => {
   const page = await world.open("/");
   await page.evaluate(() => localStorage.setItem("rillm.settings", JSON.stringify({ maxTokens: 8, seed: 1 })));
   await page.reload();
-  await page.getByTestId("model-file-field").setInputFiles(base.file);
+  await page.getByTestId("model-file-field").setInputFiles(BASE_MODEL);
   await page.getByTestId("load").click();
   await page.getByTestId("completion-input").waitFor({ timeout: 60_000 });
   await check(page, "an empty sheet");

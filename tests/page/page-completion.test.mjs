@@ -2,23 +2,17 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { QUICK, ask, baseModel, pageWorld } from "./page-helpers.mjs";
+import { BASE_MODEL, QUICK, ask, pageWorld } from "./page-helpers.mjs";
 
-let world, base;
-before(async () => {
-  world = await pageWorld();
-  base = baseModel();
-});
-after(async () => {
-  await world.close();
-  base.remove();
-});
+let world;
+before(async () => void (world = await pageWorld()));
+after(() => world.close());
 
 test("a base model continues a text, again and again, and each step can be taken back", async () => {
   const page = await world.open("/");
   await page.evaluate((settings) => localStorage.setItem("rillm.settings", settings), JSON.stringify({ ...QUICK, maxTokens: 12 }));
   await page.reload();
-  await page.getByTestId("model-file-field").setInputFiles(base.file);
+  await page.getByTestId("model-file-field").setInputFiles(BASE_MODEL);
   await page.getByTestId("load").click();
   await page.getByTestId("completion-input").waitFor({ timeout: 60_000 });
   assert.match(await page.getByTestId("completion-why").textContent(), /base model: it has learned to continue texts, not to answer/);

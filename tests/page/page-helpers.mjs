@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import sirv from "sirv";
 import http from "node:http";
 import { build } from "vite";
-import { MODEL, at, setUp } from "./helpers.mjs";
+import { GEMMA, at, setUp } from "./helpers.mjs";
 
 /** A world whose pages know where the model is; short answers that are the same each time, unless a test says otherwise. */
 export async function pageWorld() {
@@ -41,20 +41,8 @@ export async function ask(page, text, n = 1) {
 }
 export const answered = (page, n) => page.getByTestId("turn-assistant").nth(n - 1).waitFor({ timeout: 60_000 });
 
-/** The model without its chat template, as a base model comes: the key is another one, of the same length. Returns its path; `remove` it. */
-export function baseModel() {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "rillm-base-"));
-  const file = path.join(folder, "base.gguf");
-  fs.copyFileSync(at(`models/${MODEL}`), file);
-  const head = Buffer.alloc(8 << 20);
-  const handle = fs.openSync(file, "r+");
-  fs.readSync(handle, head, 0, head.length, 0);
-  const place = head.indexOf("tokenizer.chat_template");
-  if (place < 0) throw new Error("the model has no chat template to take away");
-  fs.writeSync(handle, "tokenizer.chat_tampered", place);
-  fs.closeSync(handle);
-  return { file, remove: () => fs.rmSync(folder, { recursive: true }) };
-}
+/** A base model, which has no chat template. */
+export const BASE_MODEL = at(`models/${GEMMA}`);
 
 /** A page of the page's own modules (drawing/main.jsx), built for a test only and served with the models. */
 export async function drawingServer() {
