@@ -210,7 +210,7 @@ long_files() {
   [ -z "$long" ] || die "these files are better split (more than $LINES_LIMIT lines):"$'\n'"$long"
 }
 
-docs() { RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet; }
+docs() { RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --features "$FEATURES"; }
 
 # Other people's tensors and tokenizers are for the native build alone.
 lean_wasm() {

@@ -17,7 +17,7 @@ pub enum Activation {
 }
 
 /// sqrt(2 / pi)
-pub const GELU_LINEAR: f32 = 0.797_884_56;
+pub const GELU_LINEAR: f32 = 0.797_884_6;
 /// What the cube counts for in GELU's tanh form.
 pub const GELU_CUBIC: f32 = 0.044_715;
 
