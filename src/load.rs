@@ -6,7 +6,7 @@ use crate::chat::ChatTemplate;
 use crate::error::{Result, bail, error};
 use crate::gguf::{Gguf, Parsed, TensorInfo};
 use crate::model::weights::{self, ROPE_FACTORS, Weights};
-use crate::model::{Config, Model};
+use crate::model::{Config, Model, cache_spec};
 use crate::tokenizer::Tokenizer;
 
 /// A strip of rows is at most this large (unless a single row is larger).
@@ -123,7 +123,7 @@ impl<B: Backend> Loader<B> {
             );
         }
         let about = About { bytes: self.received, ..data.about };
-        let model = Model::new(backend, data.config, data.weights, data.rope_factors, data.context)?;
+        let model = Model::new(backend, data.config, data.weights, data.rope_factors, data.context);
         Ok(Loaded { model, tokenizer: data.tokenizer, chat: data.chat, about })
     }
 
@@ -191,7 +191,9 @@ impl Data {
             Some(n) if n >= 1 && n <= config.trained_context => n,
             Some(n) => bail!(BadOption, "contextLength is {n}; this model takes 1 to {}", config.trained_context),
         };
+        // All memory is taken now: what does not fit is refused before the weights are downloaded.
         let (weights, handles) = weights::create(backend, &gguf, &config)?;
+        backend.cache(&cache_spec(&config, context))?;
         let name = gguf.metadata.str("general.name")?.unwrap_or_default().to_owned();
         let quantization = quantization(&gguf.tensors);
         let mut tensors = Vec::with_capacity(gguf.tensors.len());

@@ -40,12 +40,16 @@ pub struct Model<B> {
     passes: u32,
 }
 
+/// The KV cache that a model needs for a context.
+pub fn cache_spec(c: &Config, context: usize) -> CacheSpec {
+    CacheSpec { layers: c.layers, positions: context, kv_heads: c.kv_heads, head_dim: c.head_dim }
+}
+
 impl<B: Backend> Model<B> {
-    /// Puts a loaded model together and makes its cache and buffers. `rope_factors`: Llama 3's, or empty.
-    pub fn new(mut backend: B, config: Config, weights: Weights, rope_factors: Vec<f32>, context: usize) -> Result<Self> {
+    /// Puts a loaded model together and makes its buffers; the backend has its cache already ([`cache_spec`]). `rope_factors`: Llama 3's,
+    /// or empty.
+    pub fn new(mut backend: B, config: Config, weights: Weights, rope_factors: Vec<f32>, context: usize) -> Self {
         let c = &config;
-        let spec = CacheSpec { layers: c.layers, positions: context, kv_heads: c.kv_heads, head_dim: c.head_dim };
-        backend.cache(&spec)?;
         let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
         let mut slot = |width| backend.slot(width);
         let buffers = Buffers {
@@ -61,7 +65,7 @@ impl<B: Backend> Model<B> {
         let rope =
             |a: &Attention| Rope { dim: c.rope_dim, base: a.rope_base, scale: a.rope_scale, factors: rope_factors.clone(), pairs: c.rope_pairs };
         let ropes = c.attention.iter().map(rope).collect();
-        Ok(Self { backend, config, weights, buffers, ropes, cached: 0, context, passes: 0 })
+        Self { backend, config, weights, buffers, ropes, cached: 0, context, passes: 0 }
     }
 
     /// The shape and settings.

@@ -12,6 +12,7 @@ use rillm::backend::Want;
 use rillm::backend::cpu::Cpu;
 use rillm::error::{Code, Error};
 use rillm::gguf::{Array, Value};
+use rillm::gguf::Gguf;
 use rillm::load::{LoadOptions, Loader};
 use rillm::quant::Format;
 use rillm::session::Engine;
@@ -197,6 +198,18 @@ fn the_context_length_is_checked() {
         let error = with(Some(odd)).map(|_| ()).unwrap_err();
         assert!(error.code() == Code::BadOption && error.message().contains("contextLength") && error.message().contains("100"), "{error}");
     }
+}
+
+/// B114: what does not fit is refused as soon as the header is there, before the weights are downloaded.
+#[test]
+fn b114_a_cache_that_does_not_fit_is_refused_with_the_header() {
+    let model = TinyModel { context: u32::MAX, layers: 1, kv_heads: 4, head_dim: 128, ..TinyModel::default() };
+    let bytes = model.bytes();
+    let header = Gguf::parse_whole(&bytes).unwrap().data_start as usize;
+    let options = LoadOptions { context_length: Some(u32::MAX as usize), ..LoadOptions::default() };
+    let mut loader = Loader::new(Cpu::default(), Some(bytes.len() as u64), options);
+    let error = bytes[..header].chunks(1000).find_map(|piece| loader.push(piece).err()).expect("the header is refused");
+    assert!(error.code() == Code::OutOfMemory && error.message().contains("KV cache of 4294967295 positions"), "{error}");
 }
 
 /// B089's kind over the whole of a file: whatever the bit, a refusal or a model that runs; never a panic (overflow checks are on).

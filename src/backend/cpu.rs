@@ -282,16 +282,16 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
-        let n = spec.positions * spec.kv_heads * padded(spec.head_dim);
+        // in u64: on wasm32 a damaged header could make it wrap
+        let n = spec.positions as u64 * spec.kv_heads as u64 * padded(spec.head_dim) as u64;
+        let refusal = || {
+            let mib = (u128::from(n) * 4 * spec.layers as u128) >> 20;
+            error!(OutOfMemory, "a KV cache of {} positions needs {mib} MiB, which is not to be had; take a smaller context length", spec.positions)
+        };
         let zeros = || -> Result<Vec<u16>> {
+            let n = usize::try_from(n).map_err(|_| refusal())?;
             let mut v = Vec::new();
-            v.try_reserve_exact(n).map_err(|_| {
-                let mib = (n * 2 * 2 * spec.layers) >> 20;
-                error!(
-                    OutOfMemory,
-                    "a KV cache of {} positions needs {mib} MiB, which is not to be had; take a smaller context length", spec.positions
-                )
-            })?;
+            v.try_reserve_exact(n).map_err(|_| refusal())?;
             v.resize(n, 0u16);
             Ok(v)
         };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { MODEL } from "./helpers.mjs";
-import { answered, ask, pageWorld } from "./page-helpers.mjs";
+import { BASE_MODEL, answered, ask, pageWorld } from "./page-helpers.mjs";
 
 let world, page;
 before(async () => {
@@ -183,6 +183,21 @@ test("a load that took the tab with it is not repeated by itself; one that was l
   await second.reload();
   await second.getByTestId("progress").waitFor(); // cancelled is not crashed
   await context.close();
+});
+
+test("how much memory a model takes is said before it is loaded, with a warning on a small device", async () => {
+  for (const [has, short] of [[0.5, true], [8, false], [undefined, false]]) {
+    const context = await world.browser.newContext();
+    await context.addInitScript((has) => Object.defineProperty(Navigator.prototype, "deviceMemory", { get: () => has }), has);
+    const page = await context.newPage();
+    await page.goto(`${world.url}/`);
+    const hint = page.getByTestId("memory-hint");
+    assert.match(await hint.textContent(), /^Takes about \d+ MB of memory\./);
+    assert.equal((await hint.textContent()).includes("This device has 0.5 GB in all"), short);
+    await page.getByTestId("model-file-field").setInputFiles(BASE_MODEL);
+    assert.match(await hint.textContent(), /^Takes about 373 MB/);
+    await context.close();
+  }
 });
 
 test("nothing went unhandled", () => assert.deepEqual(world.errors, []));

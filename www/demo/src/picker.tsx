@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { Turns } from "./chat-view.js";
 import { current, newChat, turns } from "./chat.js";
 import { duration, megabytes } from "./format.js";
+import { MemoryHint } from "./memory-hint.js";
 import { DEFAULT_MODEL, defaultChoice, fileChoice, fromQuery, loadModel, unload, urlChoice } from "./model.js";
 import { crashed, progress, stage, urlField } from "./state.js";
 
@@ -63,6 +64,7 @@ function Choose() {
           <div>
             <label for="way-default">{DEFAULT_MODEL.name}</label>
             <p>{megabytes(DEFAULT_MODEL.size)}, kept in this browser after the first time. Small and quick; gets facts wrong now and then.</p>
+            {way.value === "default" && <MemoryHint size={DEFAULT_MODEL.size} />}
           </div>
         </div>
         <div class="choice">
@@ -86,6 +88,7 @@ function Choose() {
                 way.value = "file";
               }}
             />
+            {file.value !== null && <MemoryHint size={file.value.size} />}
           </div>
         </div>
       </fieldset>
