@@ -123,6 +123,7 @@ fn params_out_of_range_are_defined_too() {
     }
 }
 
+/// B040: never token 0 for ever.
 #[test]
 fn logits_that_are_not_finite() {
     let nan = f32::NAN;

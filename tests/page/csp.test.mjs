@@ -75,7 +75,7 @@ async function reported() {
   return world.reports.join("\n");
 }
 
-test("a strict policy is enough, on the page and in the worker, and the worker is no blob", async () => {
+test("B104: a strict policy is enough, on the page and in the worker, and the worker is no blob", async () => {
   headers = () => policy(STRICT);
   const seen = await attempt();
   answered(seen);
@@ -84,7 +84,7 @@ test("a strict policy is enough, on the page and in the worker, and the worker i
   assert.deepEqual(seen.workers, [`${world.url}/pkg/worker.js`]);
 });
 
-test("without 'wasm-unsafe-eval' a load is refused by a code of its own, before the WebAssembly and the model are fetched", async () => {
+test("B104: without 'wasm-unsafe-eval' a load is refused by a code of its own, before the WebAssembly and the model are fetched", async () => {
   headers = () => policy(NO_WASM);
   refused(await attempt(), "wasm-blocked-by-csp", "'wasm-unsafe-eval'", "script-src");
   assert.match(await reported(), /wasm-eval/);
@@ -110,14 +110,14 @@ test("a page that asks for isolation, and a worker's response that does not, is 
   refused(await attempt(), "no-worker", "Cross-Origin-Embedder-Policy");
 });
 
-test("workerUrl and wasmUrl are where the worker and the WebAssembly file come from", async () => {
+test("B105: workerUrl and wasmUrl are where the worker and the WebAssembly file come from", async () => {
   headers = () => policy(STRICT);
   answered(await attempt({ options: { workerUrl: "/own/worker.js", wasmUrl: "/elsewhere/rillm_wasm_bg.wasm" } }));
   const fetched = world.requests.filter((path) => /worker\.js$|\.wasm$/.test(path));
   assert.deepEqual(fetched, ["/own/worker.js", "/pkg/worker.js", "/elsewhere/rillm_wasm_bg.wasm"]);
 });
 
-test("the package on another origin is refused with what to set, and works with that", async () => {
+test("B105: the package on another origin is refused with what to set, and works with that", async () => {
   headers = () => ({});
   const from = `${packages.url}/pkg/index.js`;
   const page = `${world.named}/`;

@@ -67,7 +67,7 @@ async function install(name, policy) {
   return { context, background, page };
 }
 
-test("an extension's page with 'wasm-unsafe-eval' answers; its service worker and its script in a foreign page are refused at once", { timeout: 90e3 }, async () => {
+test("B108: an extension's page with 'wasm-unsafe-eval' answers; its service worker and its script in a foreign page are refused at once", { timeout: 90e3 }, async () => {
   const { context, background, page } = await install("allowed", "script-src 'self' 'wasm-unsafe-eval'; object-src 'self'");
   const seen = await page.evaluate(() => attempt());
   assert.match(seen.text ?? seen.message, /Paris/);
@@ -84,7 +84,7 @@ test("an extension's page with 'wasm-unsafe-eval' answers; its service worker an
   for (const { ms } of [service, content]) assert.ok(ms < 5000, `${ms} ms`);
 });
 
-test("an extension's page without it is told what is missing", { timeout: 90e3 }, async () => {
+test("B108: an extension's page without it is told what is missing", { timeout: 90e3 }, async () => {
   const { page } = await install("default", null);
   const seen = await page.evaluate(() => attempt());
   assert.equal(seen.code, "wasm-blocked-by-csp", seen.message);

@@ -164,7 +164,7 @@ test("a script tag needs no bundler", async () => {
   await served("/site", vite, "plain.html");
 });
 
-test("a server's bundle that imports it at its top runs in Node, whether the package lies in it or beside it", async () => {
+test("B107: a server's bundle that imports it at its top runs in Node, whether the package lies in it or beside it", async () => {
   for (const [folder, ...config] of [["beside"], ["inside", "--config", "inside.config.js"]]) {
     await run(vite, process.execPath, VITE_BIN, "build", "--ssr", "src/server.ts", "--outDir", folder, "--logLevel", "warn", ...config);
     assert.equal(/\bfrom ["']rillm["']/.test(fs.readFileSync(path.join(vite, folder, "server.js"), "utf8")), folder === "beside");
@@ -172,7 +172,7 @@ test("a server's bundle that imports it at its top runs in Node, whether the pac
   }
 });
 
-test("CommonJS gets it by import(), and by require where Node can require a module", async () => {
+test("B107: CommonJS gets it by import(), and by require where Node can require a module", async () => {
   assert.match(await run(vite, process.execPath, "import.cjs"), /^code no-worker$/m);
   const required = run(vite, process.execPath, "require.cjs");
   if (process.features.require_module) assert.match(await required, /^code no-worker$/m);

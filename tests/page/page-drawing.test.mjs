@@ -73,7 +73,7 @@ const list = Array.from({ length: 5000 }, (_, i) => (i % 6 === 0 ? "\n- " : "wor
 const program = ["```js\n", ...Array.from({ length: 4999 }, (_, i) => (i % 8 === 0 ? "x = 1;\n" : "sum "))];
 const paragraph = Array.from({ length: 5000 }, () => "word ");
 for (const [name, pieces, perSecond] of [["mixed Markdown", markdownPieces(5000), 200], ["one list", list, 600], ["one program", program, 600], ["one paragraph", paragraph, 600]]) {
-  test(`5,000 tokens of ${name} at ${perSecond} a second: the end costs what the start does, and no frame takes long`, async (t) => {
+  test(`B113: 5,000 tokens of ${name} at ${perSecond} a second: the end costs what the start does, and no frame takes long`, async (t) => {
     let problem;
     // What else the machine does makes a run look bad now and then; a slow page does so every time.
     for (let attempt = 1; attempt <= 3; attempt++) {

@@ -158,7 +158,7 @@ test("the focus is not lost with the stop button", async () => {
   assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "input");
 });
 
-test("a load that took the tab with it is not repeated by itself; one that was left is", async () => {
+test("B114: a load that took the tab with it is not repeated by itself; one that was left is", async () => {
   const context = await world.browser.newContext();
   const path = `${world.url}/?model=/odd/slow%3Fms%3D20&autoload=1`;
   const first = await context.newPage();
@@ -185,7 +185,7 @@ test("a load that took the tab with it is not repeated by itself; one that was l
   await context.close();
 });
 
-test("how much memory a model takes is said before it is loaded, with a warning on a small device", async () => {
+test("B114: how much memory a model takes is said before it is loaded, with a warning on a small device", async () => {
   for (const [has, short] of [[0.5, true], [8, false], [undefined, false]]) {
     const context = await world.browser.newContext();
     await context.addInitScript((has) => Object.defineProperty(Navigator.prototype, "deviceMemory", { get: () => has }), has);

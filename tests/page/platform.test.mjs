@@ -57,7 +57,7 @@ after(async () => {
   await world?.close();
 });
 
-test("a dedicated worker can load a model, in a worker of its own", LIMIT, async () => {
+test("B108: a dedicated worker can load a model, in a worker of its own", LIMIT, async () => {
   const seen = await page.evaluate(() => new Promise((resolve, reject) => {
     const worker = new Worker("/nested.js", { type: "module" });
     worker.onmessage = ({ data }) => (worker.terminate(), resolve(data));
@@ -67,7 +67,7 @@ test("a dedicated worker can load a model, in a worker of its own", LIMIT, async
   assert.deepEqual([seen.tokens, seen.code], [16, "disposed"]);
 });
 
-test("a service worker, which has no workers, is refused at once", LIMIT, async () => {
+test("B108: a service worker, which has no workers, is refused at once", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const registration = await navigator.serviceWorker.register("/service.js", { type: "module" });
     const worker = registration.installing ?? registration.waiting ?? registration.active;
@@ -97,7 +97,7 @@ test("a sandboxed frame, which has no worker of its own origin, is refused at on
   assert.ok(seen.ms < 5000);
 });
 
-test("a worker that the browser ended rejects what waits and whatever comes, within two seconds", LIMIT, async () => {
+test("B108: a worker that the browser ended rejects what waits and whatever comes, within two seconds", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const death = new BroadcastChannel("death");
     /** Ends the worker: after this it handles no message any more, and no event says so. */
@@ -150,7 +150,7 @@ test("without locks all else works", LIMIT, async () => {
   assert.match(text, /Paris/);
 });
 
-test("what was handed out stays as it was when the memory grows", LIMIT, async () => {
+test("B109: what was handed out stays as it was when the memory grows", LIMIT, async () => {
   const seen = await page.evaluate(async () => {
     const model = await rillm.load(MODEL, { contextLength: 2048 });
     const kept = [];
