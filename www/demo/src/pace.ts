@@ -1,12 +1,12 @@
 // When to draw.
 
 /** Between two drawings at least, in milliseconds: more often than this nobody reads. */
-const INTERVAL = 50;
+const INTERVAL = 110;
 /** Drawing, layout and painting may take one part of the time in this many. */
-const SHARE = 8;
+const SHARE = 12;
 
 /**
- * Calls `draw` about 20 times a second at most, at the beginning of a frame, and less often if drawing takes long: what is drawn may slow
+ * Calls `draw` about 9 times a second at most, at the beginning of a frame, and less often if drawing takes long: what is drawn may slow
  * down, the model may not. Returns how to end it.
  */
 export function paced(draw: () => void): () => void {

@@ -21,8 +21,8 @@ export interface Numbers {
 }
 
 const IDLE: Numbers = { phase: "idle", prefillDone: 0, prefillTotal: 0, metrics: null, usage: null, contextUsed: 0 };
-/** Milliseconds between two changes of the numbers and the chart. */
-const CALM = 250;
+/** Milliseconds between two changes of the numbers and the chart: a canvas is dear to paint where there is no GPU. */
+const CALM = 500;
 
 /** The text in the making, or null. */
 export const live = signal<string | null>(null);
