@@ -128,23 +128,25 @@ test("the real model is as fast drawn as not drawn, within 5 %", async (t) => {
   const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
   await page.evaluate((options) => window.page.undrawn("Warm up.", options), { ...options, maxTokens: 50 });
   const pairs = [];
-  // In pairs, now one first and now the other; more pairs where the machine is busy with something else.
-  const ratio = () => median(pairs.map(({ drawn, plain }) => drawn.rate / plain.rate));
-  while (pairs.length < 3 || (ratio() < 0.95 && pairs.length < 5)) {
+  // What else a machine does, or a neighbour on the same processor, only ever slows a run down, by more than is looked for here: so the best
+  // runs are compared. In pairs, now one first and now the other; more pairs while the machine seems busy.
+  const best = (name) => Math.max(...pairs.map((pair) => pair[name].rate));
+  const ratio = () => best("drawn") / best("plain");
+  while (pairs.length < 3 || (ratio() < 0.95 && pairs.length < 7)) {
     const pair = {};
-    for (const name of pairs.length % 2 === 0 ? ["drawn", "plain"] : ["plain", "drawn"]) pair[name] = await measure(name);
+    for (const name of pairs.length % 2 === 0 ? ["plain", "drawn"] : ["drawn", "plain"]) pair[name] = await measure(name);
     pairs.push(pair);
     const say = ({ rate, work, besides, others }) => `${rate.toFixed(1)} tokens/s (${work.toFixed(1)} s of work, ${besides.toFixed(2)} cores besides, ${others.toFixed(2)} for others)`;
     t.diagnostic(`drawn ${say(pair.drawn)}, not drawn ${say(pair.plain)}`);
   }
-  const work = median(pairs.map(({ drawn, plain }) => drawn.work / plain.work));
+  const least = (name) => Math.min(...pairs.map((pair) => pair[name].work));
   const besides = median(pairs.map(({ drawn }) => drawn.besides));
   const others = median(pairs.map(({ drawn }) => drawn.others));
+  const work = least("drawn") / least("plain");
   const all = `${ratio().toFixed(3)} of the speed, ${work.toFixed(3)} of the work, ${besides.toFixed(2)} cores besides, ${others.toFixed(2)} for others`;
   t.diagnostic(all);
-  // The clock speaks of the page only where there is a core for it: else it is the scheduler that is measured, and caches are shared with strangers.
-  const quiet = os.cpus().length - others >= 1.7;
-  assert.ok(besides < 0.4 && work <= (quiet ? 1.05 : 1.1), all);
-  if (quiet) assert.ok(ratio() >= 0.95, all);
+  assert.ok(besides < 0.4 && work <= 1.05, all);
+  // The clock speaks of the page only where there is a core for it: else it is the scheduler that is measured.
+  if (os.cpus().length - others >= 1.7) assert.ok(ratio() >= 0.95, all);
   await page.close();
 });
