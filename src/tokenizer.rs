@@ -10,6 +10,8 @@ mod pretokenize;
 mod special;
 mod spm;
 #[cfg(test)]
+mod spm_tests;
+#[cfg(test)]
 mod tests;
 mod vocab;
 

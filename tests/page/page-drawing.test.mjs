@@ -106,7 +106,7 @@ test("the real model is as fast drawn as not drawn, within 5 %", async (t) => {
   const page = await open();
   await page.evaluate(() => window.page.load());
   await page.getByTestId("input").waitFor({ timeout: 60_000 });
-  const options = { temperature: 0, maxTokens: 500, ignoreEos: true, repetitionPenalty: 1.1, reusePrefix: false };
+  const options = { temperature: 0, maxTokens: 320, ignoreEos: true, repetitionPenalty: 1.1, reusePrefix: false };
   const runs = {
     drawn: () => page.evaluate(async (options) => {
       window.page.newChat();
