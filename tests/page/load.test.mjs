@@ -44,6 +44,26 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
   assert.match(text, /Paris/);
 });
 
+test("what comes from a frame is as good as the page's own, and bytes that can't be read are refused", async () => {
+  const codes = await page.evaluate(async () => {
+    const frame = document.createElement("iframe");
+    document.body.append(frame);
+    const F = frame.contentWindow;
+    const gone = new Uint8Array(8);
+    structuredClone(gone, { transfer: [gone.buffer] });
+    const of = (source, options) => codeOf(rillm.load(source, options));
+    const sources = [new F.Blob(["GGUF"]), new F.File(["GGUF"], "x"), new F.Uint8Array(F.Array.from("GGUF", (c) => c.charCodeAt(0))), new F.URL("/nowhere.gguf", location.href)];
+    const own = new F.AbortController();
+    own.abort(new Error("mine"));
+    return {
+      frame: await Promise.all(sources.map((source) => of(source))),
+      signal: await of(MODEL, { signal: own.signal }),
+      odd: await Promise.all([of(gone), of(new ArrayBuffer(8, { maxByteLength: 16 })), of(new Uint8Array(new SharedArrayBuffer(8))), of(MODEL, { signal: { aborted: false, addEventListener() {} } })]),
+    };
+  });
+  assert.deepEqual(codes, { frame: ["truncated", "truncated", "truncated", "network"], signal: "Error: mine", odd: ["not-gguf", "bad-option", "bad-option", "bad-option"] });
+});
+
 test("progress comes at a pace one can draw, ends at 100 %, and the second load is from the cache", async () => {
   const from = world.requests.length;
   const loads = await page.evaluate(async () => {

@@ -3,7 +3,7 @@
 
 import type { Connection, LoadedModel } from "./connection.js";
 import { RillmError } from "./errors.js";
-import { plain } from "./plain.js";
+import { plain, tagOf } from "./plain.js";
 import type { Call, Prompt, Reply } from "./protocol.js";
 import { TextStream } from "./stream.js";
 import type { ChatMessage, GenerationOptions, ModelInfo, Score, Warning } from "./types.js";
@@ -133,7 +133,7 @@ function checkObject(options: unknown): GenerationOptions {
 /** Any object that behaves like one: a signal may come from another frame. */
 export function checkSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
-  if (typeof signal === "object" && "aborted" in signal && "addEventListener" in signal) return signal as AbortSignal;
+  if (tagOf(signal) === "AbortSignal") return signal as AbortSignal;
   throw new RillmError("bad-option", "signal must be an AbortSignal");
 }
 

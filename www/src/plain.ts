@@ -2,6 +2,11 @@
 
 import { RillmError, type ErrorCode } from "./errors.js";
 
+/** What a value is called, whichever frame its class is from: "Blob", "AbortSignal". */
+export function tagOf(value: unknown): string {
+  return Object.prototype.toString.call(value).slice(8, -1);
+}
+
 /** Deeper than anything that is an option or a message. */
 const DEPTH = 8;
 

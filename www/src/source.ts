@@ -1,6 +1,7 @@
 // A model file as a stream of bytes. `toWire` runs on the page, `openSource` in the worker.
 
 import { RillmError, describe } from "./errors.js";
+import { tagOf } from "./plain.js";
 import type { ModelSource } from "./types.js";
 
 /** A source as it crosses to the worker. */
@@ -21,17 +22,25 @@ export function pageUrl(url: URL | string): string {
 
 /** Checks a source and makes it fit for a message. */
 export function toWire(source: ModelSource): WireSource {
-  if (typeof source === "string" || source instanceof URL) return { kind: "url", url: pageUrl(source) };
-  if (source instanceof Blob) return { kind: "blob", blob: source };
+  const tag = tagOf(source);
+  if (typeof source === "string" || tag === "URL") return { kind: "url", url: pageUrl(source as URL | string) };
+  if (tag === "Blob" || tag === "File") return { kind: "blob", blob: source as Blob };
   // A blob's bytes lie outside of this tab's heap: the caller keeps the buffer, and the worker never holds a second whole copy.
-  if (source instanceof ArrayBuffer) return { kind: "blob", blob: new Blob([source]) };
-  if (ArrayBuffer.isView(source) && source.buffer instanceof ArrayBuffer) {
-    return { kind: "blob", blob: new Blob([new Uint8Array(source.buffer, source.byteOffset, source.byteLength)]) };
-  }
+  if (tag === "ArrayBuffer") return blobOf(source as ArrayBuffer);
+  if (ArrayBuffer.isView(source) && tagOf(source.buffer) === "ArrayBuffer") return blobOf(source as Uint8Array<ArrayBuffer>);
   if (Array.isArray(source)) {
     throw new RillmError("not-supported", "models in several shards are not supported yet: join them into one file");
   }
   throw new RillmError("bad-option", "the source must be a URL, a string, a File, a Blob, an ArrayBuffer or a Uint8Array");
+}
+
+function blobOf(bytes: BlobPart): WireSource {
+  try {
+    return { kind: "blob", blob: new Blob([bytes]) };
+  } catch (error) {
+    // One that was transferred away, or whose length may change.
+    throw new RillmError("bad-option", `the bytes can't be read: ${describe(error)}`, { cause: error });
+  }
 }
 
 /** A source that is being read. */

@@ -1,6 +1,6 @@
 // An answer's Markdown as tokens, also while it is still growing.
 
-import { Lexer, type MarkedToken, type Tokens } from "marked";
+import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
 
 /** From so many items on, those of a list are finished one by one. */
 const LONG_LIST = 8;
@@ -20,7 +20,7 @@ export class GrowingMarkdown {
   grow(text: string): readonly MarkedToken[] {
     if (text.length < this.#finishedLength) this.#reset();
     const rest = text.slice(this.#finishedLength);
-    const lexed = blocks(new Lexer().lex(rest));
+    const lexed = blocks(lex(rest));
     this.#tail = reuse(this.#tail, this.#withHead(lexed));
     // Where line ends other than \n were replaced before the text was cut, lengths do not agree.
     if (rest.includes("\r")) return [...this.#finished, ...this.#tail];
@@ -70,10 +70,9 @@ export class GrowingMarkdown {
 
   /** The blocks of the whole text, once it is whole: link definitions count from the beginning, and lists are in one piece. */
   finish(text: string): readonly MarkedToken[] {
-    const lexed = new Lexer().lex(text);
     const before = [...this.#finished, ...this.#tail];
-    // A definition at the end changes what stands before it, and the raw text would not show that.
-    return Object.keys(lexed.links).length > 0 ? blocks(lexed) : reuse(before, blocks(lexed));
+    // All of a token is compared: a link definition that was there for a while, or came at the end, does not show in the raw text.
+    return reuse(before, blocks(lex(text)), (old, now) => JSON.stringify(old) === JSON.stringify(now));
   }
 
   #reset(): void {
@@ -97,21 +96,53 @@ function blocks(lexed: readonly { raw: string; type: string }[]): MarkedToken[] 
   });
 }
 
-/** `now`, with the objects of `before` wherever they say the same. */
-function reuse(before: readonly MarkedToken[], now: readonly MarkedToken[]): MarkedToken[] {
+type Block = MarkedToken | Tokens.ListItem;
+
+const sameText = (old: Block, now: Block): boolean => old.raw === now.raw && (old.type !== "list_item" || now.type !== "list_item" || old.loose === now.loose);
+
+/** `now`, with the objects of `before` wherever they are the same. */
+function reuse(before: readonly MarkedToken[], now: readonly MarkedToken[], same = sameText): MarkedToken[] {
   return now.map((token, i) => {
     const old = before[i];
     if (old === undefined || old.type !== token.type) return token;
-    if (old.raw === token.raw) return old;
+    if (same(old, token)) return old;
     if (old.type === "list" && token.type === "list") {
       // A long list is one block: here its items are what is kept.
-      const items = token.items.map((item, j) => keep(old.items[j], item));
+      const items = token.items.map((item, j) => {
+        const was = old.items[j];
+        return was !== undefined && same(was, item) ? was : item;
+      });
       return { ...token, items };
     }
     return token;
   });
 }
 
-function keep(old: Tokens.ListItem | undefined, item: Tokens.ListItem): Tokens.ListItem {
-  return old !== undefined && old.raw === item.raw && old.loose === item.loose ? old : item;
+/** Blocks inside of blocks, and marks in a line, beyond which nobody writes Markdown: there it is quadratic to lex, and endless to nest. */
+const DEEPEST = 40;
+const MOST_MARKS = 300;
+
+/** The tokens of a text; all of it as it stands where it is too tangled for Markdown. */
+function lex(text: string): readonly Token[] {
+  if (text.split("\n").some((line) => line.length > MOST_MARKS && (line.match(/[*_~[\]`>]/g)?.length ?? 0) > MOST_MARKS)) return asItStands(text);
+  try {
+    const tokens = new Lexer().lex(text);
+    return isDeep(tokens) ? asItStands(text) : tokens;
+  } catch {
+    return asItStands(text); // marked calls itself for each level, until the stack is full
+  }
+}
+
+function isDeep(tokens: readonly Token[]): boolean {
+  let level: readonly Token[] = tokens;
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > DEEPEST) return true;
+    level = level.flatMap((token) => [...(("items" in token && (token.items as Token[])) || []), ...(("tokens" in token && token.tokens) || [])]);
+  }
+  return false;
+}
+
+function asItStands(text: string): readonly Token[] {
+  const lines = text.split("\n").flatMap((line): Token[] => [{ type: "br", raw: "\n" }, { type: "escape", raw: line, text: line }]);
+  return [{ type: "paragraph", raw: text, text, tokens: lines.slice(1) }];
 }
