@@ -1,4 +1,4 @@
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { ChatView } from "./chat-view.js";
 import { newChat, turns } from "./chat.js";
 import { CompletionView } from "./completion-view.js";
@@ -11,7 +11,7 @@ import { unload } from "./model.js";
 import { Panel } from "./panel.js";
 import { Picker } from "./picker.js";
 import { SettingsView } from "./settings-view.js";
-import { announcement, completes, dialog, info, stage } from "./state.js";
+import { announcement, completes, dialog, failure, info, stage } from "./state.js";
 import { busy, stop } from "./work.js";
 
 /** The page. */
@@ -27,10 +27,19 @@ export function App() {
     addEventListener("keydown", onKeyDown);
     return () => removeEventListener("keydown", onKeyDown);
   }, []);
+  // Where a view goes together with the button that was pressed, the keyboard goes on at the view's beginning.
+  const main = useRef<HTMLElement>(null);
+  const kind = stage.value.kind;
+  useEffect(() => {
+    const frame = requestAnimationFrame(() => {
+      if (kind !== "ready" && document.activeElement === document.body) main.current?.focus({ preventScroll: true });
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [kind, failure.value]);
   return (
     <div class={ready ? "page ready" : "page"}>
       <Header />
-      <main>
+      <main ref={main} tabIndex={-1}>
         <FailureBox />
         {!ready ? <Picker /> : completes.value ? <CompletionView /> : <ChatView />}
       </main>

@@ -21,6 +21,8 @@ export const liveId = signal(0);
 export const current = signal<{ id: string; title: string; model: string } | null>(null);
 
 let ids = 1;
+/** What there was before the question that is being answered. */
+let standing: readonly Turn[] | null = null;
 
 /** Sends what was written. */
 export async function send(text: string): Promise<void> {
@@ -48,7 +50,13 @@ export async function regenerate(): Promise<void> {
 /** A new conversation; the one there was stays in the history. */
 export function newChat(): void {
   leave();
+  discard();
+}
+
+/** Ends and forgets the conversation as it stands. */
+export function discard(): void {
   giveUp();
+  standing = null;
   batch(() => {
     turns.value = [];
     current.value = null;
@@ -69,7 +77,8 @@ export function open(conversation: Conversation): void {
 
 /** Keeps what there is of an answer that is about to be left; returns the conversation with it. */
 export function leave(): readonly Turn[] {
-  const list = withLive();
+  // Asked again, and nothing came yet: then what there was stands.
+  const list = live.value === "" && standing !== null ? standing : withLive();
   if (list !== turns.value) persist(list);
   return list;
 }
@@ -88,16 +97,19 @@ async function ask(question: readonly Turn[], before: readonly Turn[], text: str
   if (stage.value.kind !== "ready") return;
   const { model } = stage.value;
   const usedBefore = numbers.value.contextUsed;
+  standing = text === null || before.length >= question.length ? before : null;
   batch(() => {
     turns.value = question;
     liveId.value = ids++;
     notice.value = null;
   });
   persist(question);
+  keepFocus();
   const { system } = settings.value;
   const messages: ChatMessage[] = question.map(({ role, text }) => ({ role, content: text }));
   if (system.trim() !== "") messages.unshift({ role: "system", content: system });
   function back(): void {
+    standing = null;
     turns.value = before;
     persist(before);
     // What has been written meanwhile is not lost either.
@@ -105,6 +117,7 @@ async function ask(question: readonly Turn[], before: readonly Turn[], text: str
   }
   await work((options) => model.chat(messages, options), {
     done(result) {
+      standing = null;
       if (result.text !== "") {
         turns.value = [...question, { id: liveId.value, role: "assistant", ...answer(result) }];
         persist(turns.value);
@@ -116,6 +129,13 @@ async function ask(question: readonly Turn[], before: readonly Turn[], text: str
       if (result.finishReason !== "abort") announcement.value = notice.value = "The model answered with nothing. Try it again, or put it in other words.";
     },
     failed: back,
+  });
+}
+
+/** The button that asked goes: whoever uses the keyboard goes on in the field. */
+function keepFocus(): void {
+  requestAnimationFrame(() => {
+    if (document.activeElement === document.body) document.querySelector<HTMLElement>('[data-testid="input"]')?.focus({ preventScroll: true });
   });
 }
 

@@ -21,6 +21,5 @@ export function loadEnds(): void {
 export function crashedLoad(): string | null {
   const found = readStored(KEY);
   writeStored(KEY, null);
-  if (typeof found !== "object" || found === null || !("label" in found)) return null;
-  return String(found.label);
+  return typeof found === "object" && found !== null && "label" in found && typeof found.label === "string" ? found.label : null;
 }

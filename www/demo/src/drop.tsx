@@ -1,7 +1,16 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { RillmError } from "rillm";
+import { failureOf } from "./failure.js";
 import { fileChoice, loadModel } from "./model.js";
-import { dialog } from "./state.js";
+import { dialog, failure, stage } from "./state.js";
+
+/** Loads it, unless it is no model: then the one there is stays. */
+async function take(file: File): Promise<void> {
+  const magic = await file.slice(0, 4).text().catch(() => "");
+  if (magic === "GGUF" || stage.value.kind !== "ready") return loadModel(fileChoice(file));
+  failure.value = failureOf(new RillmError("not-gguf", `“${file.name}” is not a GGUF file, so the model stays`));
+}
 
 /** A model file may be dropped anywhere on the page; while one is above it, the page says so. */
 export function DropTarget() {
@@ -23,7 +32,7 @@ export function DropTarget() {
       const file = event.dataTransfer?.files[0];
       if (file === undefined) return;
       dialog.value = null;
-      void loadModel(fileChoice(file));
+      void take(file);
     }
     const end = new AbortController();
     const { signal } = end;

@@ -18,6 +18,8 @@ const HINTS: Record<string, string> = {
   "out-of-memory": "Close other tabs, or choose a smaller model.",
   "no-chat-template": "This is a base model: it can only continue a text.",
   "prompt-too-long": "Shorten your message, or begin a new chat.",
+  "worker-died": "The browser ended it, most likely because memory ran out. Load the model again, or choose a smaller one.",
+  "wasm-blocked-by-csp": "The page's server has to allow 'wasm-unsafe-eval' in its Content-Security-Policy.",
   crashed: "Load the model again. If it happens again, choose a smaller model.",
   "no-wasm": "Try a current Chrome, Edge, Firefox or Safari.",
 };

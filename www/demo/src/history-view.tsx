@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { current, newChat, open } from "./chat.js";
+import { current, discard, open } from "./chat.js";
 import { when } from "./format.js";
 import { conversations, deleted, keep, kept, readHistory, remove, rename, type Conversation } from "./history.js";
 import { Modal } from "./modal.js";
@@ -25,23 +25,31 @@ export function HistoryView() {
 function Undo({ conversation }: { conversation: Conversation }) {
   function undo(): void {
     keep(conversation);
+    closeButton()?.focus(); // this one goes
     deleted.value = null;
     announcement.value = `“${conversation.title}” is back`;
   }
   return <div class="row undo"><p>Deleted “{conversation.title}”</p><button type="button" class="quiet" data-testid="history-undo" onClick={undo}>Undo</button></div>;
 }
 
+const closeButton = (): HTMLElement | null => document.querySelector<HTMLElement>('[data-testid="history-close"]');
+
 function Row({ conversation }: { conversation: Conversation }) {
   const renaming = useSignal(false);
+  const renameButton = useRef<HTMLButtonElement>(null);
+  function renamed(): void {
+    renaming.value = false;
+    requestAnimationFrame(() => renameButton.current?.focus());
+  }
   const { id, title, model, updated } = conversation;
   const here = current.value?.id === id;
-  if (renaming.value) return <li><Rename conversation={conversation} done={() => (renaming.value = false)} /></li>;
-  function drop(event: MouseEvent): void {
-    // The button goes; the focus stays in the list.
-    (event.currentTarget as HTMLElement).closest("dialog")?.querySelector<HTMLElement>('[data-testid="history-close"]')?.focus();
+  if (renaming.value) return <li><Rename conversation={conversation} done={renamed} /></li>;
+  function drop(): void {
+    closeButton()?.focus(); // the button goes; the focus stays in the list
+    // What is being written of it must not be kept either.
+    if (here) discard();
     const gone = remove(id);
     if (gone === undefined) return;
-    if (here) newChat();
     deleted.value = gone;
     announcement.value = `“${title}” is deleted`;
   }
@@ -58,7 +66,7 @@ function Row({ conversation }: { conversation: Conversation }) {
         <span class="title" data-testid="history-title">{title}</span>
         <span class="note">{when(updated)}, {model}</span>
       </button>
-      <button type="button" class="small" aria-label={`Rename “${title}”`} data-testid="history-rename" onClick={() => (renaming.value = true)}>Rename</button>
+      <button ref={renameButton} type="button" class="small" aria-label={`Rename “${title}”`} data-testid="history-rename" onClick={() => (renaming.value = true)}>Rename</button>
       <button type="button" class="small" aria-label={`Delete “${title}”`} data-testid="history-delete" onClick={drop}>Delete</button>
     </li>
   );

@@ -1,7 +1,7 @@
 // Conversations, kept in this browser's IndexedDB.
 
 import { signal } from "@preact/signals";
-import { createStore, del, set, values, type UseStore } from "idb-keyval";
+import { createStore, del, set, update, values, type UseStore } from "idb-keyval";
 import type { FinishReason } from "rillm";
 import { readStored, writeStored } from "./storage.js";
 
@@ -75,23 +75,26 @@ export function takeLeft(): void {
   if (isConversation(left)) keep(left);
 }
 
-/** Another title; the order stays. */
-export function rename(id: string, title: string): void {
+/** Another title; the order stays, and so do messages that another tab has added meanwhile. */
+export function rename(id: string, to: string): void {
+  const title = to.trim();
   const found = conversations.value.find((c) => c.id === id);
-  if (found !== undefined && title.trim() !== "") keep({ ...found, title: title.trim() });
+  if (found === undefined || title === "") return;
+  conversations.value = conversations.value.map((c) => (c.id === id ? { ...c, title } : c));
+  write((store) => update<unknown>(id, (there) => ({ ...(isConversation(there) ? there : found), title }), store));
 }
 
 export function remove(id: string): Conversation | undefined {
   const found = conversations.value.find((c) => c.id === id);
   conversations.value = conversations.value.filter((c) => c.id !== id);
-  write((store) => del(id, store));
+  write((store) => del(id, store), true);
   return found;
 }
 
-/** One write after the other, so that the last one wins. */
-function write(change: (store: UseStore) => Promise<void>): void {
+/** One write after the other, so that the last one wins. `always`: also after one has failed, because what is deleted must be gone. */
+function write(change: (store: UseStore) => Promise<void>, always = false): void {
   queue = queue.then(async () => {
-    if (!kept.value) return;
+    if (!kept.value && !always) return;
     try {
       store ??= createStore("rillm", "conversations");
       await change(store);
@@ -114,11 +117,13 @@ function latestFirst(a: Conversation, b: Conversation): number {
 function isConversation(value: unknown): value is Conversation {
   if (typeof value !== "object" || value === null) return false;
   const { id, title, model, updated, turns } = value as Record<string, unknown>;
-  return typeof id === "string" && typeof title === "string" && typeof model === "string" && typeof updated === "number" && Array.isArray(turns) && turns.every(isTurn);
+  return typeof id === "string" && typeof title === "string" && typeof model === "string" && Number.isFinite(updated) && Array.isArray(turns) && turns.every(isTurn);
 }
 
 function isTurn(value: unknown): value is StoredTurn {
   if (typeof value !== "object" || value === null) return false;
-  const { role, text } = value as Record<string, unknown>;
-  return (role === "user" || role === "assistant") && typeof text === "string";
+  const { role, text, finish, tokens, rate, seed } = value as Record<string, unknown>;
+  const number = (n: unknown): boolean => n === undefined || Number.isFinite(n);
+  const plain = (finish === undefined || typeof finish === "string") && number(tokens) && number(seed) && (rate === null || number(rate));
+  return (role === "user" || role === "assistant") && typeof text === "string" && plain;
 }

@@ -70,7 +70,7 @@ export async function work(begin: (options: GenerationOptions) => TextStream, { 
       numbers.value = before;
       failure.value = failureOf(error);
       failed();
-      if (failure.value.code === "crashed") stage.value = { kind: "choose" }; // after a crash there is no model any more
+      if (["crashed", "worker-died"].includes(failure.value.code)) stage.value = { kind: "choose" }; // there is no model any more
     });
   }
 }
