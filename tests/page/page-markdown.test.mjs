@@ -96,7 +96,7 @@ test("cut anywhere, a growing text ends as the whole text does, and is never cut
   const odd = ["1. a\n\n2. b\n\n3. c\n\nend", "- a\n\n  b\n\n- c\n", "```\na\n\n\n```\nb\n\n~~~\nc", "a\n===\n\nb\n---\nc", "| a |\n|---|\n| b |\n\nc", "para\n- x\n- y\n\n\n\nz", "\n\n  a\n\n\tcode\n\nb\r\n\r\nc\r\n", "> a\nb\n\n> c", "# a\n# b\n# c\n",
     `Intro:\n\n${Array.from({ length: 30 }, (_, i) => `${i + 3}. item\n   - inner ${i}\n`).join("")}\nend\n\nmore`, `${"* a **b**\n".repeat(25)}- other\n\n`];
   // For a while there is a link definition, in the end there is none; or it comes when what it is for is drawn already.
-  const links = ["see [x] here\n\nmore\n\n[x]: http://a.b and more words\n\nend", "see [x] here\n\nmore\n\nand more\n\n[x]: http://a.b\n", `${"- a [x]\n\n".repeat(12)}[x]: http://a.b\n`, "- a\n- b\n- c\n\n- d\n"];
+  const links = ["see [x] here\n\nmore\n\n[x]: http://a.b and more words\n\nend", "see [x] here\n\nmore\n\nand more\n\n[x]: http://a.b\n", `${"- a [x]\n\n".repeat(12)}[x]: http://a.b\n`, "- a\n- b\n- c\n\n- d\n", `${"- a\n".repeat(9)}\n- b\n- c\n`, `1. a\n\n${Array.from({ length: 12 }, (_, i) => `${i + 2}. word\n`).join("")}`, "a &toString; b"];
   const result = await page.evaluate(([texts]) => {
     const shape = (tokens) => JSON.stringify(tokens.map(({ type, raw }) => [type, raw.trim()]));
     return texts.map((text) => {

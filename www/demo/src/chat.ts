@@ -5,7 +5,7 @@ import type { ChatMessage, FinishReason, GenerationResult } from "rillm";
 import { forgetLeft, keep, keepAtEnd, remove, type Conversation, type StoredTurn } from "./history.js";
 import { settings } from "./settings.js";
 import { announcement, notice, stage } from "./state.js";
-import { busy, giveUp, live, numbers, work } from "./work.js";
+import { busy, drawNow, giveUp, live, numbers, work } from "./work.js";
 
 /** A message as it is shown: plain text, and how an answer ended. */
 export interface Turn extends StoredTurn {
@@ -78,12 +78,14 @@ export function open(conversation: Conversation): void {
 /** Keeps what there is of an answer that is about to be left; returns the conversation with it. */
 export function leave(): readonly Turn[] {
   // Asked again, and nothing came yet: then what there was stands.
-  const list = live.value === "" && standing !== null ? standing : withLive();
+  const written = withLive();
+  const list = live.value === "" && standing !== null ? standing : written;
   if (list !== turns.value) persist(list);
   return list;
 }
 
 function withLive(): readonly Turn[] {
+  if (live.value !== null) drawNow();
   if (live.value === null || live.value === "" || turns.value.at(-1)?.role !== "user") return turns.value;
   return [...turns.value, { id: liveId.value, role: "assistant", text: live.value, finish: "abort" }];
 }

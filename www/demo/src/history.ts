@@ -87,17 +87,17 @@ export function rename(id: string, to: string): void {
 export function remove(id: string): Conversation | undefined {
   const found = conversations.value.find((c) => c.id === id);
   conversations.value = conversations.value.filter((c) => c.id !== id);
-  write((store) => del(id, store), true);
+  write((store) => del(id, store));
   return found;
 }
 
-/** One write after the other, so that the last one wins. `always`: also after one has failed, because what is deleted must be gone. */
-function write(change: (store: UseStore) => Promise<void>, always = false): void {
+/** One write after the other, so that the last one wins. After one has failed the next is tried too: it may be smaller, or a deletion. */
+function write(change: (store: UseStore) => Promise<void>): void {
   queue = queue.then(async () => {
-    if (!kept.value && !always) return;
     try {
       store ??= createStore("rillm", "conversations");
       await change(store);
+      kept.value = true;
     } catch {
       forPageOnly();
     }
@@ -124,6 +124,6 @@ function isTurn(value: unknown): value is StoredTurn {
   if (typeof value !== "object" || value === null) return false;
   const { role, text, finish, tokens, rate, seed } = value as Record<string, unknown>;
   const number = (n: unknown): boolean => n === undefined || Number.isFinite(n);
-  const plain = (finish === undefined || typeof finish === "string") && number(tokens) && number(seed) && (rate === null || number(rate));
+  const plain = (finish === undefined || ["stop", "length", "abort", "tool-calls"].includes(finish as string)) && number(tokens) && number(seed) && (rate === null || number(rate));
   return (role === "user" || role === "assistant") && typeof text === "string" && plain;
 }

@@ -105,16 +105,15 @@ function reuse(before: readonly MarkedToken[], now: readonly MarkedToken[], same
   return now.map((token, i) => {
     const old = before[i];
     if (old === undefined || old.type !== token.type) return token;
-    if (same(old, token)) return old;
     if (old.type === "list" && token.type === "list") {
-      // A long list is one block: here its items are what is kept.
+      // A long list is one block: here its items are what is kept. Any of them may turn from a line into a paragraph.
       const items = token.items.map((item, j) => {
         const was = old.items[j];
         return was !== undefined && same(was, item) ? was : item;
       });
-      return { ...token, items };
+      return same(old, token) && items.every((item, j) => item === old.items[j]) ? old : { ...token, items };
     }
-    return token;
+    return same(old, token) ? old : token;
   });
 }
 

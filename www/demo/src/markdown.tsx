@@ -146,7 +146,7 @@ const NAMED: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', a
 function decode(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,8}));/gi, (all, decimal?: string, hex?: string, name?: string) => {
-    if (name !== undefined) return NAMED[name] ?? all;
+    if (name !== undefined) return (Object.hasOwn(NAMED, name) ? NAMED[name] : undefined) ?? all;
     const code = decimal !== undefined ? Number(decimal) : Number.parseInt(hex ?? "", 16);
     return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\uFFFD";
   });

@@ -59,7 +59,7 @@ export function unload(): void {
 /** `?model=URL` fills the field in; with `&autoload=1` it is loaded, without `model` the default one. */
 export function start(): void {
   const query = new URLSearchParams(location.search);
-  const url = query.get("model");
+  const url = query.get("model") || null;
   if (url !== null) urlField.value = url;
   const crash = crashedLoad();
   if (query.get("autoload") !== "1") return;
@@ -69,7 +69,7 @@ export function start(): void {
 
 /** What the address asks for. */
 export function fromQuery(): Choice {
-  const url = new URLSearchParams(location.search).get("model");
+  const url = new URLSearchParams(location.search).get("model") || null;
   return url === null ? defaultChoice() : urlChoice(url);
 }
 

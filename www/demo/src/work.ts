@@ -37,6 +37,12 @@ export interface Outcome {
 }
 
 let abort: AbortController | null = null;
+let flush: () => void = () => undefined;
+
+/** Draws now what came since the last drawing: in a hidden tab there is none. */
+export function drawNow(): void {
+  flush();
+}
 
 /** Runs what `begin` begins and shows it as it comes. */
 export async function work(begin: (options: GenerationOptions) => TextStream, { done, failed }: Outcome): Promise<void> {
@@ -98,7 +104,7 @@ function draw(stream: TextStream, usedBefore: number, current: () => boolean) {
   let pending = "";
   let tokens = 0;
   let calmUntil = 0;
-  function flush(): void {
+  flush = () => {
     if (!current()) return;
     const { phase, prefillDone, prefillTotal, metrics } = stream.status;
     const now = performance.now();
@@ -113,7 +119,7 @@ function draw(stream: TextStream, usedBefore: number, current: () => boolean) {
       // The last answer's chart stays until there is something of this one.
       if (phase === "decode" && log.curve.tokens.length > 0) curve.value = log.curve;
     });
-  }
+  };
   const endPace = paced(flush);
   return {
     add(text: string, made: number, metrics: Metrics): void {
