@@ -68,13 +68,13 @@ async fn smollm2_gives_the_golden_scores() {
     check(&mut engine("SmolLM2-135M-Instruct.Q4_1.gguf").await, &golden::smollm2(), &golden::smollm2_reference()).await;
 }
 
-/// 262,144 tokens in under 0.15 s and 24 MiB, from the header's bytes on; the best of three, since tests share their machine.
+/// 262,144 tokens in under 0.15 s and 24 MiB, from the header's bytes on; the best of five, since tests share their machine.
 #[wasm_bindgen_test]
 async fn gemmas_tokenizer_loads_in_a_moment_and_little_memory() {
     let file = fetch("gemma-3-270m-q4_k_m.gguf").await;
     let header = file.subarray(0, 8 << 20).to_vec();
     let mut best = f64::INFINITY;
-    for _ in 0..3 {
+    for _ in 0..5 {
         let held = HELD.load(Relaxed);
         MOST.store(held, Relaxed);
         let start = web_time::Instant::now();

@@ -113,7 +113,7 @@ fn b004_a_megabyte_of_anything_takes_well_under_a_second() {
                 let ids = t.encode(&text, special);
                 let took = start.elapsed();
                 println!("{model:?}, {:?}... ({} bytes): {} ids in {took:?}", &text.chars().take(4).collect::<String>(), text.len(), ids.len());
-                assert!(took.as_millis() < 2_000, "{took:?}"); // many times what it needs: tests share their machine
+                assert!(took.as_secs() < 10, "{took:?}"); // many times what it needs: tests share their machine. Quadratic, it would be hours
                 if model == Model::Gemma3 || !text.contains('\u{10FFFE}') {
                     assert_eq!(t.decode(&ids, false), text);
                 }
