@@ -1,6 +1,7 @@
 //! The CPU: packed weights, int8 activations, SIMD chosen at run time. One kernel text for every instruction set (`simd`).
 
 mod attend;
+mod cache;
 mod gemm;
 mod machine;
 mod pack;
@@ -15,7 +16,7 @@ use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, Tenso
 use crate::error::{Result, bail, error};
 use crate::ops::pick::{Accumulator, Pick};
 use crate::ops::{attend as attend_op, embed, norm_linear, rope_append, sample, shift};
-use attend::padded;
+use cache::{Cache, caches};
 use machine::{Machine, Output as Product};
 use pack::Packed;
 pub use pool::{Pool, Seat};
@@ -33,13 +34,6 @@ const BITE: usize = 32;
 enum Weight {
     Matrix(Packed),
     Vector { name: String, format: crate::quant::Format, values: Vec<f32> },
-}
-
-/// A layer's keys and values, each [positions, kv_heads, padded head_dim] f16.
-#[derive(Debug, Default)]
-struct Cache {
-    keys: Vec<u16>,
-    values: Vec<u16>,
 }
 
 /// A buffer of activations.
@@ -236,7 +230,7 @@ impl Backend for Cpu {
                 Weight::Vector { values, .. } => values.len() * 4,
             })
             .sum();
-        let caches: usize = self.layers.iter().map(|c| (c.keys.len() + c.values.len()) * 2).sum();
+        let caches: usize = self.layers.iter().map(Cache::bytes).sum();
         weights + caches + self.slots.iter().map(|s| s.data.len() * 4).sum::<usize>()
     }
 
@@ -271,23 +265,8 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
-        // in u64: on wasm32 a damaged header could make it wrap
-        let n = spec.positions as u64 * spec.kv_heads as u64 * padded(spec.head_dim) as u64;
-        let refusal = || {
-            let mib = (u128::from(n) * 4 * spec.layers as u128) >> 20;
-            error!(OutOfMemory, "a KV cache of {} positions needs {mib} MiB, which is not to be had; take a smaller context length", spec.positions)
-        };
-        let zeros = || -> Result<Vec<u16>> {
-            let n = usize::try_from(n).map_err(|_| refusal())?;
-            let mut v = Vec::new();
-            v.try_reserve_exact(n).map_err(|_| refusal())?;
-            v.resize(n, 0u16);
-            Ok(v)
-        };
         self.layers.clear();
-        for _ in 0..spec.layers {
-            self.layers.push(Cache { keys: zeros()?, values: zeros()? });
-        }
+        self.layers = caches(spec)?;
         Ok(())
     }
 
@@ -344,13 +323,10 @@ impl Backend for Cpu {
         let turns = self.turn(p);
         self.rotate(q, p.heads, norms.map(|n| n[0]), turns, p);
         self.rotate(k, p.kv_heads, norms.map(|n| n[1]), turns, p);
-        let dim = padded(p.head_dim);
         let cache = &mut self.layers[layer];
-        for (slot, cache) in [(k, &mut cache.keys), (v, &mut cache.values)] {
-            let heads = self.slots[slot.0].data.chunks_exact(p.head_dim).take(self.tokens * p.kv_heads);
-            for (head, to) in heads.zip(cache[p.start * p.kv_heads * dim..].chunks_exact_mut(dim)) {
-                to.iter_mut().zip(head).for_each(|(to, &x)| *to = rope_append::to_f16(x));
-            }
+        let heads = |slot: Slot| self.slots[slot.0].data.chunks_exact(p.head_dim);
+        for (n, (key, value)) in heads(k).zip(heads(v)).take(self.tokens * p.kv_heads).enumerate() {
+            cache.set(p.start + n / p.kv_heads, n % p.kv_heads, key, value);
         }
     }
 
@@ -358,7 +334,7 @@ impl Backend for Cpu {
         let n = self.tokens * p.heads * p.head_dim;
         let mut to = std::mem::take(&mut self.slots[out.0].data);
         let cache = &self.layers[layer];
-        self.machine.attend(&self.slots[q.0].data[..n], &cache.keys, &cache.values, &mut to[..n], p);
+        self.machine.attend(&self.slots[q.0].data[..n], cache, &mut to[..n], p);
         self.slots[out.0].data = to;
     }
 
@@ -382,10 +358,7 @@ impl Backend for Cpu {
     }
 
     fn shift(&mut self, layer: usize, p: &shift::Params) {
-        let padded_dim = padded(p.head_dim);
-        let p = shift::Params { head_dim: padded_dim, ..p.clone() }; // the padding stays zero: only `rope.dim` values of a head turn
-        let cache = &mut self.layers[layer];
-        shift::reference(&mut cache.keys, &mut cache.values, &p);
+        self.layers[layer].shift(p);
     }
 
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {

@@ -1,6 +1,7 @@
 //! The kernels on the threads: which operation is cut how. Every output value is computed by one thread, as one thread alone would.
 
 use super::attend::Attend;
+use super::cache::Cache;
 use super::gemm::Linear;
 use super::pack::Packed;
 use super::pool::Pool;
@@ -15,8 +16,6 @@ const WORTH: usize = 1 << 16;
 /// What a value costs in multiply-adds where it is normalized or quantized, and where it goes through an activation.
 const PER_VALUE: usize = 16;
 const PER_GATE: usize = 128;
-/// Query tokens that look back together at least: all of them unpack the same keys.
-const LOOK_TOGETHER: usize = 8;
 
 /// Where the product with a matrix goes.
 pub struct Output<'a> {
@@ -79,13 +78,19 @@ impl Machine {
         });
     }
 
-    /// Attention, cut by tokens.
-    pub fn attend(&self, q: &[f32], keys: &[u16], values: &[u16], out: &mut [f32], p: &Params) {
-        let (variant, n, row) = (self.variant, out.len(), p.heads * p.head_dim);
-        split(&self.pool, &mut [Matrix::new(out, n)], row, LOOK_TOGETHER, |_, mut rows| {
-            let range = rows.range();
-            let p = &Params { start: p.start + range.start / row, ..*p };
-            variant.run(Attend { q: &q[range], keys, values, out: rows.row(0), p });
+    /// Attention, cut by heads: a run of them for each thread, since neighbours look at the same keys.
+    pub fn attend(&self, q: &[f32], cache: &Cache, out: &mut [f32], p: &Params) {
+        let (variant, dim) = (self.variant, p.head_dim);
+        let tokens = out.len() / (p.heads * dim);
+        let seen = (p.start + tokens).min(p.window.unwrap_or(usize::MAX));
+        let least = (WORTH / (tokens * seen * dim).max(1)).max(p.heads / self.pool.threads());
+        split(&self.pool, &mut [Matrix::new(out, p.heads * dim)], dim, least, |_, mut out| {
+            let (from, to) = (out.range().start / dim, out.range().end / dim);
+            let mut mine = vec![0.0; tokens * (to - from) * dim];
+            variant.run(Attend { q, cache, heads: from..to, out: &mut mine, p });
+            for (token, row) in mine.chunks_exact((to - from) * dim).enumerate() {
+                out.row(token).copy_from_slice(row);
+            }
         });
     }
 }
