@@ -1,9 +1,10 @@
-// Conversations, kept in this browser's IndexedDB.
+// Conversations, kept in this browser's IndexedDB. Two tabs may have the same one open: whoever finds, when writing, that the other has gone
+// on with it meanwhile keeps its own as a copy. So no answer is lost, no tab has to wait for another, and none needs to know of another.
 
 import { signal } from "@preact/signals";
 import { createStore, del, set, update, values, type UseStore } from "idb-keyval";
 import type { FinishReason } from "rillm";
-import { readStored, writeStored } from "./storage.js";
+import { newId, readStored, storedKeys, writeStored } from "./storage.js";
 
 /** A message as it is kept. */
 export interface StoredTurn {
@@ -14,6 +15,8 @@ export interface StoredTurn {
   tokens?: number;
   rate?: number | null;
   seed?: number;
+  /** The context was full: it can't go on. */
+  full?: boolean;
 }
 
 export interface Conversation {
@@ -24,6 +27,8 @@ export interface Conversation {
   /** Milliseconds since 1970. */
   updated: number;
   turns: StoredTurn[];
+  /** Which page wrote it. */
+  by?: string;
 }
 
 /** The latest first. */
@@ -33,8 +38,15 @@ export const kept = signal(true);
 /** The one that was deleted last and can come back. */
 export const deleted = signal<Conversation | null>(null);
 
-/** Where a page that ends leaves what it could not write any more. */
-const LEFT = "rillm.left";
+/** This page, among those that write. */
+const ME = newId();
+/** Where a page that ends leaves what it could not write any more, and from which state it went on. */
+const LEFT = "rillm.left.";
+
+/** Of each conversation that this page opened: its state then, by the time. */
+const opened = new Map<string, number>();
+/** Where conversations of this page went that another tab had gone on with. */
+const copies = new Map<string, string>();
 
 let store: UseStore | null = null;
 let queue: Promise<void> = Promise.resolve();
@@ -53,26 +65,62 @@ export async function readHistory(): Promise<void> {
   }
 }
 
-/** Keeps a conversation, new or changed. */
-export function keep(conversation: Conversation): void {
+/** From here on this page goes on with the conversation as it is there. */
+export function goOnFrom({ id, updated }: Conversation): void {
+  opened.set(id, updated);
+}
+
+/** Whether it is what this page opened or wrote last. */
+export function isKnown({ id, updated, by }: Conversation): boolean {
+  return by === ME || opened.get(id) === updated;
+}
+
+/** Keeps a conversation, new or changed; `parted` is told of the copy if another tab has gone on with it. */
+export function keep(conversation: Conversation, parted: (copy: Conversation) => void = () => undefined): void {
+  put({ ...conversation, by: ME }, opened.get(conversation.id), parted);
+}
+
+function put(mine: Conversation, base: number | undefined, parted: (copy: Conversation) => void): void {
+  show(mine);
+  write(async (store) => {
+    const id = copies.get(mine.id) ?? mine.id;
+    const found: { other?: Conversation } = {};
+    await update<unknown>(id, (there) => {
+      if (!isConversation(there) || there.by === mine.by || there.updated === base) return { ...mine, id };
+      return (found.other = there);
+    }, store);
+    if (found.other === undefined) return;
+    const copy = { ...mine, id: newId(), title: `${mine.title} (2)` };
+    copies.set(mine.id, copy.id);
+    await set(copy.id, copy, store);
+    show(found.other);
+    show(copy);
+    parted(copy);
+  });
+}
+
+function show(conversation: Conversation): void {
   conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)].sort(latestFirst);
-  write((store) => set(conversation.id, conversation, store));
 }
 
 /** Keeps a conversation of a page that ends: the database is too slow for that, so the next page writes it there. */
 export function keepAtEnd(conversation: Conversation): void {
-  writeStored(LEFT, conversation);
+  const { id } = conversation;
+  writeStored(LEFT + ME, { conversation: { ...conversation, by: ME }, base: opened.get(id) });
 }
 
 export function forgetLeft(): void {
-  writeStored(LEFT, null);
+  writeStored(LEFT + ME, null);
 }
 
-/** Writes down what the page before left. */
+/** Writes down what pages before left. */
 export function takeLeft(): void {
-  const left = readStored(LEFT);
-  forgetLeft();
-  if (isConversation(left)) keep(left);
+  for (const key of storedKeys(LEFT)) {
+    const left = readStored(key);
+    writeStored(key, null);
+    if (typeof left !== "object" || left === null || !("conversation" in left) || !isConversation(left.conversation)) continue;
+    put(left.conversation, "base" in left && typeof left.base === "number" ? left.base : undefined, () => undefined);
+  }
 }
 
 /** Another title; the order stays, and so do messages that another tab has added meanwhile. */
