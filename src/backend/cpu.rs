@@ -16,7 +16,6 @@ use attend::{Attend, padded};
 use gemm::Linear;
 use pack::Packed;
 pub use simd::Variant;
-use simd::{Isa, Kernel};
 use vector::{Add, Gate, RmsNorm};
 
 /// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
@@ -211,28 +210,6 @@ fn turn_head(head: &mut [f32], turns: &[(f32, f32)], pairs: rope_append::Pairs) 
     }
 }
 
-/// `pack::Packed::set_row` for whole rows.
-struct Upload<'a>(&'a mut Packed, Range<usize>, &'a [u8]);
-impl Kernel for Upload<'_> {
-    type Out = Result<()>;
-    #[inline(always)]
-    fn run<I: Isa>(self, _: I) -> Result<()> {
-        let Upload(packed, rows, bytes) = self;
-        let row_bytes = packed.cols / packed.format.block_len() * packed.format.block_bytes();
-        rows.zip(bytes.chunks_exact(row_bytes)).try_for_each(|(row, bytes)| packed.set_row::<I>(row, bytes))
-    }
-}
-
-/// `pack::Packed::row`.
-struct Row<'a>(&'a Packed, usize, &'a mut [f32]);
-impl Kernel for Row<'_> {
-    type Out = ();
-    #[inline(always)]
-    fn run<I: Isa>(self, _: I) {
-        self.0.row::<I>(self.1, self.2);
-    }
-}
-
 impl Backend for Cpu {
     fn describe(&self) -> (&'static str, &'static str) {
         ("cpu", self.variant.name())
@@ -265,7 +242,7 @@ impl Backend for Cpu {
 
     fn upload(&mut self, tensor: Tensor, rows: Range<usize>, bytes: &[u8]) -> Result<()> {
         match &mut self.weights[tensor.0] {
-            Weight::Matrix(packed) => self.variant.run(Upload(packed, rows, bytes)),
+            Weight::Matrix(packed) => packed.set_rows(rows, bytes),
             Weight::Vector { name, format, values } => {
                 format.dequantize(bytes, values);
                 if !values.iter().all(|v| v.is_finite()) {
@@ -325,7 +302,7 @@ impl Backend for Cpu {
         let mut to = std::mem::take(&mut self.slots[out.0].data);
         let w = self.matrix(table);
         for (row, &id) in to.chunks_exact_mut(w.cols).zip(ids) {
-            self.variant.run(Row(w, id as usize, row));
+            w.row(id as usize, row);
             if p.scale != 1.0 {
                 row.iter_mut().for_each(|x| *x *= p.scale);
             }

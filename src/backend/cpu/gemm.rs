@@ -1,7 +1,8 @@
 //! Products of packed weights with activations: y[token, row] = sum over k of w[row, k] x[token, k].
 //!
 //! One token or many, the sum of an output is the same chain: block after block, `acc += scale_x * (d * sum(q w) + m * sum(q))` with exact
-//! integer sums, so the bits don't depend on how many tokens are computed together.
+//! integer sums, so the bits don't depend on how many tokens are computed together. Eight rows lie side by side, four columns of each: a
+//! vector of activations is four columns, repeated, and every lane gathers the sum of its own row.
 
 use super::pack::{Group4, Group5, Group6, Group8, GroupF, Groups, Packed, ROWS};
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
@@ -15,70 +16,112 @@ const CACHE_BYTES: usize = 192 << 10;
 /// A family of packed weights whose activations are int8.
 pub trait Family {
     /// Adds the products of a group of rows with a block of each of `T` tokens.
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]);
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]);
+}
+
+/// Products of a run of columns with T tokens, on top of `p`: `$quads` fours of columns from `$from` on, whose weights `$unpack` gives as
+/// bytes. Sixteen bits must hold the run: 2 * 127 * the largest weight * fours of columns < 2^15. A macro, because a closure would lose the
+/// instruction set.
+macro_rules! run {
+    ($isa:ident, $x:ident, $p:ident, $quads:expr, $quad:ident => $unpack:expr) => {{
+        let mut s = [$isa.begin($p[0]); T];
+        for t in 0..T {
+            s[t] = $isa.begin($p[t]);
+        }
+        for pair in $quads {
+            let $quad = 2 * pair;
+            let bytes = $unpack;
+            for (i, b) in bytes.into_iter().enumerate() {
+                let w = $isa.weights(b);
+                for t in 0..T {
+                    s[t] = $isa.dot(s[t], w, $isa.quad(&$x[t].q[$quad + i]));
+                }
+            }
+        }
+        for t in 0..T {
+            $p[t] = $isa.end($p[t], s[t]);
+        }
+    }};
 }
 
 /// acc += scale (d sum(q w) + m sum(q))
 #[inline(always)]
-fn affine<I: Isa, const T: usize>(isa: I, d: &[u16; 4], m: &[u16; 4], p: [[I::P; ROWS]; T], x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]) {
-    let (d, m) = (isa.f16x4(d), isa.f16x4(m));
+fn affine<I: Isa, const T: usize>(isa: I, d: &[u16; ROWS], m: &[u16; ROWS], p: [I::P; T], x: [&QBlock; T], acc: &mut [I::F; T]) {
+    let (d, m) = (isa.load_f16(d), isa.load_f16(m));
     for t in 0..T {
-        let products = isa.mul4(d, isa.reduce(p[t]));
-        let all = isa.add4(products, isa.mul4(m, isa.splat4(x[t].sum)));
-        acc[t] = isa.add4(acc[t], isa.mul4(all, isa.splat4(x[t].scale)));
+        let all = isa.add(isa.mul(d, isa.to_f(p[t])), isa.mul(m, isa.splat(x[t].sum)));
+        acc[t] = isa.add(acc[t], isa.mul(all, isa.splat(x[t].scale)));
     }
-}
-
-/// The products of four rows with T tokens, unpacking each row once. A macro, because a closure would lose the instruction set.
-macro_rules! products {
-    ($isa:ident, $x:ident, $zero:expr, $r:ident => $unpack:expr, $dot:ident) => {{
-        let mut p = [[$zero; ROWS]; T];
-        for $r in 0..ROWS {
-            let w = $unpack;
-            for t in 0..T {
-                p[t][$r] = $isa.$dot(w, &$x[t].q);
-            }
-        }
-        p
-    }};
 }
 
 impl Family for Group4 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]) {
-        let p = products!(isa, x, isa.zero_p(), r => isa.unpack4(&self.q[r]), dot_unsigned);
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+        let mut p = [isa.start(0); T];
+        run!(isa, x, p, 0..4, quad => isa.nibbles(&self.q[quad / 2])); // 2 * 127 * 15 * 8 = 30,480
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
 
 impl Family for Group5 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]) {
-        let p = products!(isa, x, isa.zero_p(), r => isa.unpack5(&self.q[r], &self.high[r]), dot_unsigned);
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+        let mut p = [isa.start(0); T];
+        let high = isa.bytes(&self.high);
+        for half in 0..2 {
+            // 2 * 127 * 31 * 4 = 31,496
+            run!(isa, x, p, 2 * half..2 * half + 2, quad => {
+                let [a, b] = isa.nibbles(&self.q[quad / 2]);
+                [isa.insert(a, high, 1, quad as u32), isa.insert(b, high, 1, quad as u32 + 1)]
+            });
+        }
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
 
 impl Family for Group6 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]) {
-        let p = products!(isa, x, isa.zero_p2(), r => isa.unpack6(&self.q[r], &self.high[r]), dot_halves);
-        let d = [isa.f16x4(&self.d[0]), isa.f16x4(&self.d[1])];
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+        let mut sums = [isa.splat(0.0); T];
+        for half in 0..2 {
+            let mut p = [isa.start(0); T];
+            for t in 0..T {
+                p[t] = isa.start(-32 * x[t].halves[half]);
+            }
+            let high = isa.bytes(&self.high[half]);
+            for pair in 2 * half..2 * half + 2 {
+                // 2 * 127 * 63 * 2 = 32,004
+                run!(isa, x, p, pair..pair + 1, quad => {
+                    let [a, b] = isa.nibbles(&self.q[quad / 2]);
+                    let from = 2 * (quad as u32 % 4);
+                    [isa.insert(a, high, 3, from), isa.insert(b, high, 3, from + 2)]
+                });
+            }
+            let d = isa.load_f16(&self.d[half]);
+            for t in 0..T {
+                let part = isa.mul(d, isa.to_f(p[t]));
+                sums[t] = if half == 0 { part } else { isa.add(sums[t], part) };
+            }
+        }
         for t in 0..T {
-            let [first, second] = isa.reduce_halves(p[t]);
-            let all = isa.add4(isa.mul4(d[0], first), isa.mul4(d[1], second));
-            acc[t] = isa.add4(acc[t], isa.mul4(all, isa.splat4(x[t].scale)));
+            acc[t] = isa.add(acc[t], isa.mul(sums[t], isa.splat(x[t].scale)));
         }
     }
 }
 
 impl Family for Group8 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock<I::Q>; T], acc: &mut [I::F4; T]) {
-        let p = products!(isa, x, isa.zero_p(), r => isa.load8(&self.q[r]), dot_signed);
-        let d = isa.f16x4(&self.d);
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+        let mut p = [isa.zero8(); T];
+        for (quad, q) in self.q.iter().enumerate() {
+            let w = isa.load8(q);
+            for t in 0..T {
+                p[t] = isa.dot8(p[t], w, isa.quad(&x[t].q[quad]));
+            }
+        }
+        let d = isa.load_f16(&self.d);
         for t in 0..T {
-            acc[t] = isa.add4(acc[t], isa.mul4(isa.mul4(d, isa.reduce(p[t])), isa.splat4(x[t].scale)));
+            acc[t] = isa.add(acc[t], isa.mul(isa.mul(d, isa.to_f8(p[t])), isa.splat(x[t].scale)));
         }
     }
 }
@@ -87,7 +130,7 @@ impl Family for Group8 {
 pub struct Output<'a> {
     /// The weights.
     pub w: &'a Packed,
-    /// The first row of the weights that is wanted, a multiple of 4.
+    /// The first row of the weights that is wanted, a multiple of 8.
     pub first: usize,
     /// How many rows are wanted.
     pub rows: usize,
@@ -116,43 +159,50 @@ impl Kernel for Linear<'_> {
                 Groups::Bits5(g) => gemm(isa, &q, g, w.cols, first, rows, y),
                 Groups::Bits6(g) => gemm(isa, &q, g, w.cols, first, rows, y),
                 Groups::Bits8(g) => gemm(isa, &q, g, w.cols, first, rows, y),
-                Groups::F16(g) => gemm_float::<I, AsF16>(isa, self.x, g, self.stride, first, rows, y),
-                Groups::BF16(g) => gemm_float::<I, AsBF16>(isa, self.x, g, self.stride, first, rows, y),
-                Groups::F32(g) => gemm_float::<I, AsF32>(isa, self.x, g, self.stride, first, rows, y),
+                Groups::F16(g) => gemm_float::<I, AsF16>(isa, self.x, g, self.stride, w.cols, first, rows, y),
+                Groups::BF16(g) => gemm_float::<I, AsBF16>(isa, self.x, g, self.stride, w.cols, first, rows, y),
+                Groups::F32(g) => gemm_float::<I, AsF32>(isa, self.x, g, self.stride, w.cols, first, rows, y),
             }
         }
     }
 }
 
 #[inline(always)]
-fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock<I::Q>], groups: &[G], cols: usize, first: usize, rows: usize, y: &mut [f32]) {
+fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, first: usize, rows: usize, y: &mut [f32]) {
     let blocks = cols / BLOCK;
     let tokens = x.len() / blocks;
-    let tile_tokens = (CACHE_BYTES / (blocks * size_of::<QBlock<I::Q>>())).max(TILE) / TILE * TILE;
+    let tile_tokens = (CACHE_BYTES / (blocks * size_of::<QBlock>())).max(TILE) / TILE * TILE;
     for from in (0..tokens).step_by(tile_tokens) {
         let to = (from + tile_tokens).min(tokens);
         for row in (0..rows).step_by(ROWS) {
             let band = (first + row) / ROWS;
             let band = &groups[band * blocks..(band + 1) * blocks];
             let mut token = from;
+            // One text for every number of tokens, so that they can't part.
+            macro_rules! tile {
+                ($tokens:expr) => {{
+                    let out = band_product::<I, G, $tokens>(isa, band, &x[token * blocks..], blocks);
+                    put(isa, out, y, token, row, rows);
+                }};
+            }
             while token + TILE <= to {
-                let out = band_product::<I, G, TILE>(isa, band, &x[token * blocks..], blocks);
-                put(isa, out, y, token, row, rows);
+                tile!(TILE);
                 token += TILE;
             }
-            while token < to {
-                let out = band_product::<I, G, 1>(isa, band, &x[token * blocks..], blocks);
-                put(isa, out, y, token, row, rows);
-                token += 1;
+            match to - token {
+                1 => tile!(1),
+                2 => tile!(2),
+                3 => tile!(3),
+                _ => {}
             }
         }
     }
 }
 
 #[inline(always)]
-fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlock<I::Q>], blocks: usize) -> [I::F4; T] {
-    let mut acc = [isa.zero4(); T];
-    let x: [&[QBlock<I::Q>]; T] = std::array::from_fn(
+fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlock], blocks: usize) -> [I::F; T] {
+    let mut acc = [isa.splat(0.0); T];
+    let x: [&[QBlock]; T] = std::array::from_fn(
         #[inline(always)]
         |t| &x[t * blocks..(t + 1) * blocks],
     );
@@ -167,18 +217,25 @@ fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlo
 }
 
 #[inline(always)]
-fn put<I: Isa, const T: usize>(isa: I, out: [I::F4; T], y: &mut [f32], token: usize, row: usize, rows: usize) {
+fn put<I: Isa, const T: usize>(isa: I, out: [I::F; T], y: &mut [f32], token: usize, row: usize, rows: usize) {
     let n = ROWS.min(rows - row);
-    for (t, four) in out.into_iter().enumerate() {
+    for (t, eight) in out.into_iter().enumerate() {
         let at = (token + t) * rows + row;
-        y[at..at + n].copy_from_slice(&isa.store4(four)[..n]);
+        match y[at..at + n].as_mut_array::<ROWS>() {
+            Some(y) => isa.store(eight, y),
+            None => {
+                let mut last = [0.0; ROWS];
+                isa.store(eight, &mut last);
+                y[at..at + n].copy_from_slice(&last[..n]);
+            }
+        }
     }
 }
 
 /// How eight stored floats become f32.
 trait Stored {
     type T: Copy;
-    fn load<I: Isa>(isa: I, w: &[Self::T; 8]) -> I::F;
+    fn load<I: Isa>(isa: I, w: &[Self::T; ROWS]) -> I::F;
 }
 macro_rules! stored {
     ($name:ident, $type:ty, $load:ident) => {
@@ -186,7 +243,7 @@ macro_rules! stored {
         impl Stored for $name {
             type T = $type;
             #[inline(always)]
-            fn load<I: Isa>(isa: I, w: &[$type; 8]) -> I::F {
+            fn load<I: Isa>(isa: I, w: &[$type; ROWS]) -> I::F {
                 isa.$load(w)
             }
         }
@@ -196,26 +253,50 @@ stored!(AsF16, u16, load_f16);
 stored!(AsBF16, u16, load_bf16);
 stored!(AsF32, f32, load);
 
+/// Sums that a float product gathers side by side (column k goes to sum k % 4), so that an addition need not wait for the one before.
+const CHAINS: usize = 4;
+
 #[inline(always)]
-fn gemm_float<I: Isa, S: Stored>(isa: I, x: &[f32], groups: &[GroupF<S::T>], stride: usize, first: usize, rows: usize, y: &mut [f32]) {
-    let (x, _) = x.as_chunks::<8>();
-    let eights = stride / 8;
-    let tokens = x.len() / eights;
+#[allow(clippy::too_many_arguments)]
+fn gemm_float<I: Isa, S: Stored>(isa: I, x: &[f32], groups: &[GroupF<S::T>], stride: usize, cols: usize, first: usize, rows: usize, y: &mut [f32]) {
+    let tokens = x.len() / stride;
     for row in (0..rows).step_by(ROWS) {
         let band = (first + row) / ROWS;
-        let band = &groups[band * eights..(band + 1) * eights];
-        let n = ROWS.min(rows - row);
-        for token in 0..tokens {
-            let mut acc = [isa.splat(0.0); ROWS];
-            for (group, x) in band.iter().zip(&x[token * eights..(token + 1) * eights]) {
-                let x = isa.load(x);
-                for r in 0..ROWS {
-                    acc[r] = isa.add(acc[r], isa.mul(S::load(isa, &group[r]), x));
-                }
-            }
-            for r in 0..n {
-                y[token * rows + row + r] = isa.sum(acc[r]);
+        let band = &groups[band * cols..(band + 1) * cols];
+        let mut token = 0;
+        while token + 2 <= tokens {
+            let out = band_floats::<I, S, 2>(isa, band, &x[token * stride..], stride);
+            put(isa, out, y, token, row, rows);
+            token += 2;
+        }
+        if token < tokens {
+            let out = band_floats::<I, S, 1>(isa, band, &x[token * stride..], stride);
+            put(isa, out, y, token, row, rows);
+        }
+    }
+}
+
+#[inline(always)]
+fn band_floats<I: Isa, S: Stored, const T: usize>(isa: I, band: &[GroupF<S::T>], x: &[f32], stride: usize) -> [I::F; T] {
+    let mut acc = [[isa.splat(0.0); CHAINS]; T];
+    let (fours, rest) = band.as_chunks::<CHAINS>();
+    for (i, four) in fours.iter().enumerate() {
+        for chain in 0..CHAINS {
+            let w = S::load(isa, &four[chain]);
+            for t in 0..T {
+                acc[t][chain] = isa.add(acc[t][chain], isa.mul(w, isa.splat(x[t * stride + CHAINS * i + chain])));
             }
         }
     }
+    for (chain, w) in rest.iter().enumerate() {
+        let w = S::load(isa, w);
+        for t in 0..T {
+            acc[t][chain] = isa.add(acc[t][chain], isa.mul(w, isa.splat(x[t * stride + CHAINS * fours.len() + chain])));
+        }
+    }
+    let mut out = [isa.splat(0.0); T];
+    for t in 0..T {
+        out[t] = isa.add(isa.add(acc[t][0], acc[t][1]), isa.add(acc[t][2], acc[t][3]));
+    }
+    out
 }

@@ -1,56 +1,63 @@
-//! Weights as the kernels want them: four rows side by side, block by block, so that a product streams through memory once.
+//! Weights as the kernels want them: eight rows side by side, block by block, so that a product streams through memory once.
+//!
+//! Within a block of 32 columns, four columns of each row follow one another (32 bytes: a 32-bit lane for each row). Of two such fours, the
+//! first is in the low nibbles and the second in the high ones; bits above the fourth are apart, at the same places.
 //!
 //! Packed by family, not by the file's type: whatever is "unsigned bits, a scale and a minimum per 32 weights" shares a kernel. The scales
 //! of the K types are products of two numbers and are kept as one f16 (an error of at most 2^-11 of the scale); all other types are exact.
 
-use super::simd::{BLOCK, Isa};
+use super::simd::{BLOCK, QUAD};
 use crate::error::{Result, bail, error};
 use crate::quant::{self, Format};
 use half::{bf16, f16};
 
 /// Rows that lie side by side.
-pub const ROWS: usize = 4;
+pub const ROWS: usize = 8;
 
-/// Four rows of 32 weights w = d q + m, q from 0 to 15: Q4_0, Q4_1, Q4_K.
+/// Eight rows of four columns, a byte each.
+pub type Quads = [u8; ROWS * QUAD];
+
+/// Eight rows of 32 weights w = d q + m, q from 0 to 15: Q4_0, Q4_1, Q4_K.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Group4 {
     pub d: [u16; ROWS],
     pub m: [u16; ROWS],
-    pub q: [[u8; 16]; ROWS],
+    pub q: [Quads; 4],
 }
 
-/// Four rows of 32 weights w = d q + m, q from 0 to 31: Q5_0, Q5_1, Q5_K.
+/// Eight rows of 32 weights w = d q + m, q from 0 to 31: Q5_0, Q5_1, Q5_K. Bit i of `high` belongs to the i-th four of columns.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Group5 {
     pub d: [u16; ROWS],
     pub m: [u16; ROWS],
-    pub q: [[u8; 16]; ROWS],
-    pub high: [[u8; 4]; ROWS],
+    pub q: [Quads; 4],
+    pub high: Quads,
 }
 
-/// Four rows of 32 weights w = d q, q from -32 to 31, a scale for each 16 of them: Q6_K.
+/// Eight rows of 32 weights w = d (q - 32), q from 0 to 63, a scale for each 16 of them: Q6_K. Two bits of `high` for each of a half's four
+/// fours of columns.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Group6 {
     pub d: [[u16; ROWS]; 2],
-    pub q: [[u8; 16]; ROWS],
-    pub high: [[u8; 8]; ROWS],
+    pub q: [Quads; 4],
+    pub high: [Quads; 2],
 }
 
-/// Four rows of 32 weights w = d q, q from -128 to 127: Q8_0.
+/// Eight rows of 32 weights w = d q, q from -128 to 127: Q8_0.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Group8 {
     pub d: [u16; ROWS],
-    pub q: [[i8; BLOCK]; ROWS],
+    pub q: [Quads; 8],
 }
 
-/// Four rows of eight floats, of the width that the file has.
-pub type GroupF<T> = [[T; 8]; ROWS];
+/// One column of eight rows of floats, of the width that the file has.
+pub type GroupF<T> = [T; ROWS];
 
-/// The groups of a matrix: `rows / 4` (rounded up) times `cols / 32` (or 8, for floats, rounded up), rows of a group first.
+/// The groups of a matrix: `rows / 8` (rounded up) times `cols / 32` (or `cols`, for floats), rows of a group first.
 #[derive(Debug)]
 pub enum Groups {
     Bits4(Vec<Group4>),
@@ -99,15 +106,15 @@ impl Packed {
     /// The memory of a matrix, made once at its exact size.
     pub fn new(name: &str, format: Format, rows: usize, cols: usize) -> Result<Self> {
         let bands = rows.div_ceil(ROWS) as u64; // in u64: the product may be more than a 32-bit usize
-        let (blocks, eights) = (bands * cols.div_ceil(BLOCK) as u64, bands * cols.div_ceil(8) as u64);
+        let (blocks, columns) = (bands * cols.div_ceil(BLOCK) as u64, bands * cols as u64);
         let groups = match format {
             Format::Q4_0 | Format::Q4_1 | Format::Q4_K => Groups::Bits4(zeroed(blocks, name)?),
             Format::Q5_0 | Format::Q5_1 | Format::Q5_K => Groups::Bits5(zeroed(blocks, name)?),
             Format::Q6_K => Groups::Bits6(zeroed(blocks, name)?),
             Format::Q8_0 => Groups::Bits8(zeroed(blocks, name)?),
-            Format::F16 => Groups::F16(zeroed(eights, name)?),
-            Format::BF16 => Groups::BF16(zeroed(eights, name)?),
-            Format::F32 => Groups::F32(zeroed(eights, name)?),
+            Format::F16 => Groups::F16(zeroed(columns, name)?),
+            Format::BF16 => Groups::BF16(zeroed(columns, name)?),
+            Format::F32 => Groups::F32(zeroed(columns, name)?),
         };
         Ok(Self { name: name.to_owned(), rows, cols, format, groups })
     }
@@ -122,44 +129,47 @@ impl Packed {
         with_groups!(&self.groups, v => std::mem::size_of_val(v.as_slice()))
     }
 
+    /// Puts whole rows of the file in their places.
+    pub fn set_rows(&mut self, rows: std::ops::Range<usize>, bytes: &[u8]) -> Result<()> {
+        let row_bytes = self.cols / self.format.block_len() * self.format.block_bytes();
+        rows.zip(bytes.chunks_exact(row_bytes)).try_for_each(|(row, bytes)| self.set_row(row, bytes))
+    }
+
     /// Puts a row of the file in its place. A scale or number that is not finite is refused: nothing it touches would be.
-    pub fn set_row<I: Isa>(&mut self, row: usize, bytes: &[u8]) -> Result<()> {
+    fn set_row(&mut self, row: usize, bytes: &[u8]) -> Result<()> {
         let (band, lane) = (row / ROWS, row % ROWS);
         let format = self.format;
         let blocks = bytes.chunks_exact(format.block_bytes());
         let finite = match &mut self.groups {
-            Groups::Bits4(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
+            Groups::Bits4(g) => Self::band(g, band, self.cols / BLOCK).iter_mut().zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
                 (g.d[lane], g.m[lane]) = (b.d, b.m);
-                put_nibbles::<I>(&mut g.q[lane], &b.q);
+                put_nibbles(&mut g.q, lane, &b.q);
                 ok & b.finite()
             }),
-            Groups::Bits5(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
+            Groups::Bits5(g) => Self::band(g, band, self.cols / BLOCK).iter_mut().zip(blocks32(format, blocks)).fold(true, |ok, (g, b)| {
                 (g.d[lane], g.m[lane]) = (b.d, b.m);
-                put_nibbles::<I>(&mut g.q[lane], &b.q);
-                g.high[lane] = std::array::from_fn(|i| (0..8).fold(0, |byte, k| byte | (b.q[8 * i + k] >> 4 & 1) << k));
+                put_nibbles(&mut g.q, lane, &b.q);
+                put_high(&mut g.high, lane, &b.q, 1);
                 ok & b.finite()
             }),
-            Groups::Bits6(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks.flat_map(unpack_q6_k)).fold(true, |ok, (g, (d, q))| {
+            Groups::Bits6(g) => Self::band(g, band, self.cols / BLOCK).iter_mut().zip(blocks.flat_map(unpack_q6_k)).fold(true, |ok, (g, (d, q))| {
                 (g.d[0][lane], g.d[1][lane]) = (d[0].to_bits(), d[1].to_bits());
-                put_nibbles::<I>(&mut g.q[lane], &q);
-                g.high[lane] = std::array::from_fn(|i| (0..4).fold(0, |byte, k| byte | (q[8 * k + i] >> 4 & 3) << (2 * k)));
+                put_nibbles(&mut g.q, lane, &q);
+                put_high(&mut g.high[0], lane, &q[..BLOCK / 2], 3);
+                put_high(&mut g.high[1], lane, &q[BLOCK / 2..], 3);
                 ok & d[0].is_finite() & d[1].is_finite()
             }),
-            Groups::Bits8(g) => Self::band(g, band, self.cols, BLOCK).zip(blocks).fold(true, |ok, (g, b)| {
+            Groups::Bits8(g) => Self::band(g, band, self.cols / BLOCK).iter_mut().zip(blocks).fold(true, |ok, (g, b)| {
                 let d = f16_at(b, 0);
                 g.d[lane] = d.to_bits();
-                g.q[lane] = std::array::from_fn(|k| b[2 + k] as i8);
+                for (to, q) in g.q.iter_mut().zip(b[2..].as_chunks::<QUAD>().0) {
+                    *quad_mut(to, lane) = *q;
+                }
                 ok & d.is_finite()
             }),
-            Groups::F16(g) => {
-                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| u16::from_le_bytes([b[0], b[1]]), |h| f16::from_bits(h).is_finite())
-            }
-            Groups::BF16(g) => {
-                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| u16::from_le_bytes([b[0], b[1]]), |h| bf16::from_bits(h).is_finite())
-            }
-            Groups::F32(g) => {
-                put_floats(Self::band(g, band, self.cols, 8), lane, bytes, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]), f32::is_finite)
-            }
+            Groups::F16(g) => put_floats(Self::band(g, band, self.cols), lane, bytes, u16::from_le_bytes, |h| f16::from_bits(h).is_finite()),
+            Groups::BF16(g) => put_floats(Self::band(g, band, self.cols), lane, bytes, u16::from_le_bytes, |h| bf16::from_bits(h).is_finite()),
+            Groups::F32(g) => put_floats(Self::band(g, band, self.cols), lane, bytes, f32::from_le_bytes, f32::is_finite),
         };
         if !finite {
             bail!(Malformed, "tensor {:?} holds a number that is not finite, in row {row}", self.name);
@@ -167,74 +177,101 @@ impl Packed {
         Ok(())
     }
 
-    fn band<T>(groups: &mut [T], band: usize, cols: usize, width: usize) -> std::slice::IterMut<'_, T> {
-        let n = cols.div_ceil(width);
-        groups[band * n..(band + 1) * n].iter_mut()
+    fn band<T>(groups: &mut [T], band: usize, len: usize) -> &mut [T] {
+        &mut groups[band * len..(band + 1) * len]
     }
 
     /// A row as f32, [cols].
-    pub fn row<I: Isa>(&self, row: usize, out: &mut [f32]) {
+    pub fn row(&self, row: usize, out: &mut [f32]) {
         let (band, lane) = (row / ROWS, row % ROWS);
-        let n = self.cols.div_ceil(if self.takes_int8() { BLOCK } else { 8 });
+        let n = if self.takes_int8() { self.cols / BLOCK } else { self.cols };
         let span = band * n..(band + 1) * n;
         let float = |h: u16| f16::from_bits(h).to_f32();
+        let blocks = out.as_chunks_mut::<BLOCK>().0;
         match &self.groups {
-            Groups::Bits4(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+            Groups::Bits4(g) => g[span].iter().zip(blocks).for_each(|(g, out)| {
                 let (d, m) = (float(g.d[lane]), float(g.m[lane]));
-                out.iter_mut().enumerate().for_each(|(k, x)| *x = d * f32::from(nibble::<I>(&g.q[lane], k)) + m);
+                out.iter_mut().zip(nibbles(&g.q, lane)).for_each(|(x, q)| *x = d * f32::from(q) + m);
             }),
-            Groups::Bits5(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+            Groups::Bits5(g) => g[span].iter().zip(blocks).for_each(|(g, out)| {
                 let (d, m) = (float(g.d[lane]), float(g.m[lane]));
-                for (k, x) in out.iter_mut().enumerate() {
-                    let q = nibble::<I>(&g.q[lane], k) | (g.high[lane][k / 8] >> (k % 8) & 1) << 4;
-                    *x = d * f32::from(q) + m;
-                }
+                let mut q = nibbles(&g.q, lane);
+                add_high(&g.high, lane, &mut q, 1);
+                out.iter_mut().zip(q).for_each(|(x, q)| *x = d * f32::from(q) + m);
             }),
-            Groups::Bits6(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
-                for (k, x) in out.iter_mut().enumerate() {
-                    let q = nibble::<I>(&g.q[lane], k) | (g.high[lane][k % 8] >> (2 * (k / 8)) & 3) << 4;
-                    *x = float(g.d[k / 16][lane]) * (f32::from(q) - 32.0);
+            Groups::Bits6(g) => g[span].iter().zip(blocks).for_each(|(g, out)| {
+                let mut q = nibbles(&g.q, lane);
+                for (half, q) in q.chunks_exact_mut(BLOCK / 2).enumerate() {
+                    add_high(&g.high[half], lane, q, 3);
                 }
+                out.iter_mut().zip(q).enumerate().for_each(|(k, (x, q))| *x = float(g.d[2 * k / BLOCK][lane]) * (f32::from(q) - 32.0));
             }),
-            Groups::Bits8(g) => g[span].iter().zip(out.chunks_exact_mut(BLOCK)).for_each(|(g, out)| {
+            Groups::Bits8(g) => g[span].iter().zip(blocks).for_each(|(g, out)| {
                 let d = float(g.d[lane]);
-                out.iter_mut().zip(g.q[lane]).for_each(|(x, q)| *x = d * f32::from(q));
+                for (out, q) in out.chunks_exact_mut(QUAD).zip(&g.q) {
+                    out.iter_mut().zip(quad(q, lane)).for_each(|(x, q)| *x = d * f32::from(q as i8));
+                }
             }),
-            Groups::F16(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(h, x)| *x = float(h)),
-            Groups::BF16(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(h, x)| *x = bf16::from_bits(h).to_f32()),
-            Groups::F32(g) => g[span].iter().flat_map(|g| g[lane]).zip(out).for_each(|(v, x)| *x = v),
+            Groups::F16(g) => g[span].iter().zip(out).for_each(|(g, x)| *x = float(g[lane])),
+            Groups::BF16(g) => g[span].iter().zip(out).for_each(|(g, x)| *x = bf16::from_bits(g[lane]).to_f32()),
+            Groups::F32(g) => g[span].iter().zip(out).for_each(|(g, x)| *x = g[lane]),
         }
     }
 }
 
-fn put_floats<'a, T: Copy + 'a>(
-    groups: impl Iterator<Item = &'a mut GroupF<T>>,
+fn put_floats<T: Copy, const N: usize>(
+    band: &mut [GroupF<T>],
     lane: usize,
     bytes: &[u8],
-    read: impl Fn(&[u8]) -> T,
+    read: impl Fn([u8; N]) -> T,
     finite: impl Fn(T) -> bool,
 ) -> bool {
-    let mut ok = true;
-    for (group, eight) in groups.zip(bytes.chunks(8 * size_of::<T>())) {
-        for (x, b) in group[lane].iter_mut().zip(eight.chunks_exact(size_of::<T>())) {
-            *x = read(b);
-            ok &= finite(*x);
+    band.iter_mut().zip(bytes.as_chunks::<N>().0).fold(true, |ok, (group, &bytes)| {
+        group[lane] = read(bytes);
+        ok & finite(group[lane])
+    })
+}
+
+/// The four columns of a row.
+fn quad(quads: &Quads, lane: usize) -> [u8; QUAD] {
+    quads.as_chunks().0[lane]
+}
+
+fn quad_mut(quads: &mut Quads, lane: usize) -> &mut [u8; QUAD] {
+    &mut quads.as_chunks_mut().0[lane]
+}
+
+fn put_nibbles(to: &mut [Quads; 4], lane: usize, q: &[u8; BLOCK]) {
+    for (to, eight) in to.iter_mut().zip(q.as_chunks::<{ 2 * QUAD }>().0) {
+        *quad_mut(to, lane) = std::array::from_fn(|k| eight[k] & 15 | eight[QUAD + k] << 4);
+    }
+}
+
+fn nibbles(from: &[Quads; 4], lane: usize) -> [u8; BLOCK] {
+    let mut q = [0; BLOCK];
+    for (from, to) in from.iter().zip(q.as_chunks_mut::<{ 2 * QUAD }>().0) {
+        let both = quad(from, lane);
+        *to = std::array::from_fn(|k| if k < QUAD { both[k] & 15 } else { both[k - QUAD] >> 4 });
+    }
+    q
+}
+
+/// The bits above the fourth (`mask` says how many) of each four of columns, side by side.
+fn put_high(to: &mut Quads, lane: usize, q: &[u8], mask: u8) {
+    let mut bits = [0; QUAD];
+    for (i, four) in q.as_chunks::<QUAD>().0.iter().enumerate() {
+        bits = std::array::from_fn(|k| bits[k] | (four[k] >> 4 & mask) << (i as u32 * mask.count_ones()));
+    }
+    *quad_mut(to, lane) = bits;
+}
+
+fn add_high(from: &Quads, lane: usize, q: &mut [u8], mask: u8) {
+    let bits = quad(from, lane);
+    for (i, four) in q.as_chunks_mut::<QUAD>().0.iter_mut().enumerate() {
+        for (q, bits) in four.iter_mut().zip(bits) {
+            *q |= (bits >> (i as u32 * mask.count_ones()) & mask) << 4;
         }
     }
-    ok
-}
-
-fn put_nibbles<I: Isa>(to: &mut [u8; 16], q: &[u8; BLOCK]) {
-    *to = [0; 16];
-    for (k, &q) in q.iter().enumerate() {
-        let (byte, high) = I::nibble(k);
-        to[byte] |= (q & 15) << if high { 4 } else { 0 };
-    }
-}
-
-fn nibble<I: Isa>(from: &[u8; 16], k: usize) -> u8 {
-    let (byte, high) = I::nibble(k);
-    if high { from[byte] >> 4 } else { from[byte] & 15 }
 }
 
 fn f16_at(bytes: &[u8], at: usize) -> f16 {

@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+pub mod relaxed;
 pub mod scalar;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub mod simd128;
@@ -12,40 +14,44 @@ pub mod simd128;
 /// Weights in a block: what one scale of the activations covers.
 pub const BLOCK: usize = 32;
 
-/// One block of activations as int8 values (held as wide as the instruction set multiplies them), x = scale * q.
+/// Columns whose activations are multiplied at once: what one 32-bit lane holds.
+pub const QUAD: usize = 4;
+
+/// One block of activations as int8 values, x = scale * q.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[repr(C)]
-pub struct QBlock<Q> {
-    /// The values, -127 to 127.
-    pub q: [Q; BLOCK],
+pub struct QBlock {
+    /// The values, -127 to 127, in fours of columns.
+    pub q: [[i8; QUAD]; BLOCK / QUAD],
     /// What one step is worth.
     pub scale: f32,
     /// The sum of `q`: what a weight's minimum is multiplied with.
     pub sum: f32,
+    /// The sums of the two halves of `q`: what an offset of the weights is multiplied with.
+    pub halves: [i32; 2],
 }
 
 /// An instruction set. A value of the type is the proof that the processor has it.
 pub trait Isa: Copy + 'static {
     /// Eight f32.
     type F: Copy;
-    /// Four f32: one for each row of a group.
-    type F4: Copy;
-    /// An activation value: i8 or i16.
-    type Q: Copy + Default + 'static;
-    /// Thirty-two weights, unpacked.
+    /// Thirty-two bytes: eight rows of four columns.
+    type B: Copy;
+    /// The same as unsigned weights (0 to 63), ready to multiply.
     type W: Copy;
-    /// Partial sums of a block's products.
+    /// The activations of four columns, for all rows.
+    type X: Copy;
+    /// Sums of a few products, as narrow as they fit: [`Family::FIT`](super::gemm::Family::FIT) says how many.
+    type S: Copy;
+    /// Exact sums of eight rows.
     type P: Copy;
-    /// The same, kept apart for the two halves of the block.
-    type P2: Copy;
+    /// Thirty-two signed weights, ready to multiply.
+    type W8: Copy;
+    /// Exact sums of eight rows of signed products.
+    type P8: Copy;
 
     /// Its name in `info`.
     const NAME: &'static str;
-
-    /// The activation value of an int8.
-    fn widen(q: i8) -> Self::Q;
-    /// Where the pair of weights `k` (low bits) of a block of nibbles goes: the byte, and whether it is the high nibble.
-    fn nibble(k: usize) -> (usize, bool);
 
     fn splat(self, x: f32) -> Self::F;
     fn load(self, x: &[f32; 8]) -> Self::F;
@@ -70,33 +76,38 @@ pub trait Isa: Copy + 'static {
     /// The largest lane.
     fn max_lane(self, a: Self::F) -> f32;
 
-    fn zero_p(self) -> Self::P;
-    fn zero_p2(self) -> Self::P2;
-    fn zero4(self) -> Self::F4;
-    fn splat4(self, x: f32) -> Self::F4;
-    fn f16x4(self, x: &[u16; 4]) -> Self::F4;
-    fn add4(self, a: Self::F4, b: Self::F4) -> Self::F4;
-    fn mul4(self, a: Self::F4, b: Self::F4) -> Self::F4;
-    fn store4(self, v: Self::F4) -> [f32; 4];
+    /// Whole numbers from -127 to 127 as int8.
+    fn to_i8(self, v: Self::F) -> [i8; 8];
 
-    /// Unsigned 4-bit weights, in the order of [`Isa::nibble`].
-    fn unpack4(self, low: &[u8; 16]) -> Self::W;
-    /// Unsigned 5-bit weights: the low four bits, and bit k of `high` for weight k.
-    fn unpack5(self, low: &[u8; 16], high: &[u8; 4]) -> Self::W;
-    /// 6-bit weights minus 32: the low four bits, and two bits each of `high`, weight k in byte k % 8 at bit 2 (k / 8).
-    fn unpack6(self, low: &[u8; 16], high: &[u8; 8]) -> Self::W;
+    /// Thirty-two bytes as they are.
+    fn bytes(self, q: &[u8; 32]) -> Self::B;
+    /// The low nibbles, and the high ones.
+    fn nibbles(self, q: &[u8; 32]) -> [Self::B; 2];
+    /// Adds the bits `mask << from` of each byte of `high` to `b`, as bit 4 and up.
+    fn insert(self, b: Self::B, high: Self::B, mask: u8, from: u32) -> Self::B;
+    /// Bytes from 0 to 63 as weights.
+    fn weights(self, b: Self::B) -> Self::W;
+    /// Four activations, for every row.
+    fn quad(self, x: &[i8; QUAD]) -> Self::X;
+    /// Sums that begin with `n`.
+    fn start(self, n: i32) -> Self::P;
+    /// Begins a run of products that goes on top of `p`.
+    fn begin(self, p: Self::P) -> Self::S;
+    /// Adds the products of four columns.
+    fn dot(self, s: Self::S, w: Self::W, x: Self::X) -> Self::S;
+    /// Ends the run that began at `p`.
+    fn end(self, p: Self::P, s: Self::S) -> Self::P;
+    /// Exact sums, rounded to f32.
+    fn to_f(self, p: Self::P) -> Self::F;
+
+    /// No sums yet.
+    fn zero8(self) -> Self::P8;
     /// Signed 8-bit weights.
-    fn load8(self, q: &[i8; 32]) -> Self::W;
-    /// Products of unsigned weights (0 to 63) with a block.
-    fn dot_unsigned(self, w: Self::W, x: &[Self::Q; 32]) -> Self::P;
-    /// Products of signed weights with a block.
-    fn dot_signed(self, w: Self::W, x: &[Self::Q; 32]) -> Self::P;
-    /// The same, the two halves apart.
-    fn dot_halves(self, w: Self::W, x: &[Self::Q; 32]) -> Self::P2;
-    /// The exact sums of four rows.
-    fn reduce(self, p: [Self::P; 4]) -> Self::F4;
-    /// The exact sums of four rows' first and second halves.
-    fn reduce_halves(self, p: [Self::P2; 4]) -> [Self::F4; 2];
+    fn load8(self, q: &[u8; 32]) -> Self::W8;
+    /// Adds the products of four columns of signed weights.
+    fn dot8(self, p: Self::P8, w: Self::W8, x: Self::X) -> Self::P8;
+    /// Exact sums, rounded to f32.
+    fn to_f8(self, p: Self::P8) -> Self::F;
 }
 
 /// A piece of work that is compiled for each instruction set.
@@ -118,6 +129,9 @@ pub enum Variant {
     /// wasm's 128-bit SIMD.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
+    /// wasm's relaxed SIMD.
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    Relaxed,
 }
 
 impl Variant {
@@ -136,6 +150,8 @@ impl Variant {
         }
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         all.push(Variant::Simd128);
+        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+        all.push(Variant::Relaxed);
         all
     }
 
@@ -147,6 +163,8 @@ impl Variant {
             Variant::Avx2 => avx2::Avx2::NAME,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Variant::Simd128 => simd128::Simd128::NAME,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Variant::Relaxed => relaxed::Relaxed::NAME,
         }
     }
 
@@ -161,6 +179,8 @@ impl Variant {
             },
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Variant::Simd128 => kernel.run(simd128::Simd128),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Variant::Relaxed => kernel.run(relaxed::Relaxed),
         }
     }
 }

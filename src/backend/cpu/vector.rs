@@ -124,7 +124,7 @@ impl Kernel for Gate<'_> {
 
 /// Activations to int8, a block of 32 at a time, as `quant::quantize_q8` says.
 #[inline(always)]
-pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock<I::Q>> {
+pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock> {
     let (blocks, _) = x.as_chunks::<BLOCK>();
     let mut out = Vec::with_capacity(blocks.len());
     for x in blocks {
@@ -137,18 +137,18 @@ pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock<I::Q>> {
         }
         let max = isa.max_lane(max) + isa.sum(poison);
         let (scale, inverse) = if max.is_nan() || max >= SMALLEST { (max / 127.0, 127.0 / max) } else { (0.0, 0.0) };
-        let mut rounded = [[0.0; 8]; 4];
-        for (v, to) in x.iter().zip(&mut rounded) {
-            isa.store(isa.round(isa.mul(isa.load(v), isa.splat(inverse))), to);
+        let mut block = QBlock { scale, ..QBlock::default() };
+        let mut eights = [[0; 8]; BLOCK / 8];
+        for (v, to) in x.iter().zip(&mut eights) {
+            *to = isa.to_i8(isa.round(isa.mul(isa.load(v), isa.splat(inverse))));
         }
-        let mut block = QBlock { q: [I::Q::default(); BLOCK], scale, sum: 0.0 };
-        let mut sum = 0;
-        for (q, &x) in block.q.iter_mut().zip(rounded.as_flattened()) {
-            let int = x as i8; // |x| <= 127; NaN is 0
-            sum += i32::from(int);
-            *q = I::widen(int);
+        for (half, eights) in eights.as_chunks::<2>().0.iter().enumerate() {
+            block.halves[half] = eights.as_flattened().iter().map(|&q| i32::from(q)).sum();
         }
-        block.sum = sum as f32;
+        for (to, q) in block.q.iter_mut().zip(eights.as_flattened().as_chunks().0) {
+            *to = *q;
+        }
+        block.sum = (block.halves[0] + block.halves[1]) as f32;
         out.push(block);
     }
     out

@@ -33,21 +33,15 @@ macro_rules! intrinsic {
 
 impl Isa for Avx2 {
     type F = __m256;
-    type F4 = __m128;
-    type Q = i8;
+    type B = __m256i;
     type W = __m256i;
+    type X = __m256i;
+    type S = __m256i;
     type P = __m256i;
-    type P2 = __m256i;
+    type W8 = [__m256i; 2];
+    type P8 = __m256i;
 
     const NAME: &'static str = "avx2";
-
-    #[inline(always)]
-    fn widen(q: i8) -> i8 {
-        q
-    }
-    fn nibble(k: usize) -> (usize, bool) {
-        (k % 16, k >= 16)
-    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
@@ -121,101 +115,90 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn zero_p(self) -> __m256i {
-        intrinsic!(_mm256_setzero_si256())
-    }
-    #[inline(always)]
-    fn zero_p2(self) -> __m256i {
-        intrinsic!(_mm256_setzero_si256())
-    }
-    #[inline(always)]
-    fn zero4(self) -> __m128 {
-        intrinsic!(_mm_setzero_ps())
-    }
-    #[inline(always)]
-    fn splat4(self, x: f32) -> __m128 {
-        intrinsic!(_mm_set1_ps(x))
-    }
-    #[inline(always)]
-    fn f16x4(self, x: &[u16; 4]) -> __m128 {
-        intrinsic!(_mm_cvtph_ps(_mm_loadl_epi64(x.as_ptr().cast())))
-    }
-    #[inline(always)]
-    fn add4(self, a: __m128, b: __m128) -> __m128 {
-        intrinsic!(_mm_add_ps(a, b))
-    }
-    #[inline(always)]
-    fn mul4(self, a: __m128, b: __m128) -> __m128 {
-        intrinsic!(_mm_mul_ps(a, b))
-    }
-    #[inline(always)]
-    fn store4(self, v: __m128) -> [f32; 4] {
-        let mut out = [0.0; 4];
-        intrinsic!(_mm_storeu_ps(out.as_mut_ptr(), v));
-        out
+    fn to_i8(self, v: __m256) -> [i8; 8] {
+        intrinsic!({
+            let v = _mm256_cvtps_epi32(v);
+            let words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_cvtsi128_si64(_mm_packs_epi16(words, words)).to_le_bytes().map(|b| b as i8)
+        })
     }
 
     #[inline(always)]
-    fn unpack4(self, low: &[u8; 16]) -> __m256i {
-        intrinsic!({
-            let bytes = _mm_loadu_si128(low.as_ptr().cast());
-            _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16::<4>(bytes), bytes), _mm256_set1_epi8(15))
-        })
-    }
-    #[inline(always)]
-    fn unpack5(self, low: &[u8; 16], high: &[u8; 4]) -> __m256i {
-        let low = self.unpack4(low);
-        intrinsic!({
-            // each byte looks at the byte of `high` that holds its bit, keeps that bit, and becomes 16 where it is set
-            let spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-            let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-            let bits = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(*high)), spread), bit);
-            _mm256_or_si256(low, _mm256_and_si256(_mm256_cmpeq_epi8(bits, bit), _mm256_set1_epi8(16)))
-        })
-    }
-    #[inline(always)]
-    fn unpack6(self, low: &[u8; 16], high: &[u8; 8]) -> __m256i {
-        let low = self.unpack4(low);
-        intrinsic!({
-            let pairs = _mm256_set1_epi64x(i64::from_le_bytes(*high));
-            let shifted = _mm256_srlv_epi64(pairs, _mm256_setr_epi64x(0, 2, 4, 6)); // the bits that come over from the next byte are masked away
-            let high = _mm256_slli_epi16::<4>(_mm256_and_si256(shifted, _mm256_set1_epi8(3)));
-            _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32))
-        })
-    }
-    #[inline(always)]
-    fn load8(self, q: &[i8; 32]) -> __m256i {
+    fn bytes(self, q: &[u8; 32]) -> __m256i {
         intrinsic!(_mm256_loadu_si256(q.as_ptr().cast()))
     }
     #[inline(always)]
-    fn dot_unsigned(self, w: __m256i, x: &[i8; 32]) -> __m256i {
-        // 63 * 127 * 2 fits i16
-        intrinsic!(_mm256_madd_epi16(_mm256_maddubs_epi16(w, _mm256_loadu_si256(x.as_ptr().cast())), _mm256_set1_epi16(1)))
+    fn nibbles(self, q: &[u8; 32]) -> [__m256i; 2] {
+        let both = self.bytes(q);
+        intrinsic!({
+            let mask = _mm256_set1_epi8(15);
+            [_mm256_and_si256(both, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask)]
+        })
     }
     #[inline(always)]
-    fn dot_signed(self, w: __m256i, x: &[i8; 32]) -> __m256i {
+    fn insert(self, b: __m256i, high: __m256i, mask: u8, from: u32) -> __m256i {
+        intrinsic!({
+            let bits = _mm256_and_si256(high, _mm256_set1_epi8((mask << from) as i8));
+            let moved = match from {
+                0 => _mm256_slli_epi16::<4>(bits),
+                1 => _mm256_slli_epi16::<3>(bits),
+                2 => _mm256_slli_epi16::<2>(bits),
+                3 => _mm256_slli_epi16::<1>(bits),
+                4 => bits,
+                5 => _mm256_srli_epi16::<1>(bits),
+                6 => _mm256_srli_epi16::<2>(bits),
+                _ => _mm256_srli_epi16::<3>(bits),
+            };
+            _mm256_or_si256(b, moved)
+        })
+    }
+    #[inline(always)]
+    fn weights(self, b: __m256i) -> __m256i {
+        b
+    }
+    #[inline(always)]
+    fn quad(self, x: &[i8; 4]) -> __m256i {
+        intrinsic!(_mm256_set1_epi32(i32::from_le_bytes(x.map(|x| x as u8))))
+    }
+    #[inline(always)]
+    fn start(self, n: i32) -> __m256i {
+        intrinsic!(_mm256_set1_epi32(n))
+    }
+    #[inline(always)]
+    fn begin(self, _: __m256i) -> __m256i {
+        intrinsic!(_mm256_setzero_si256())
+    }
+    #[inline(always)]
+    fn dot(self, s: __m256i, w: __m256i, x: __m256i) -> __m256i {
+        intrinsic!(_mm256_add_epi16(s, _mm256_maddubs_epi16(w, x)))
+    }
+    #[inline(always)]
+    fn end(self, p: __m256i, s: __m256i) -> __m256i {
+        intrinsic!(_mm256_add_epi32(p, _mm256_madd_epi16(s, _mm256_set1_epi16(1))))
+    }
+    #[inline(always)]
+    fn to_f(self, p: __m256i) -> __m256 {
+        intrinsic!(_mm256_cvtepi32_ps(p))
+    }
+    #[inline(always)]
+    fn zero8(self) -> __m256i {
+        intrinsic!(_mm256_setzero_si256())
+    }
+    #[inline(always)]
+    fn load8(self, q: &[u8; 32]) -> [__m256i; 2] {
+        let w = self.bytes(q);
+        [w, intrinsic!(_mm256_abs_epi8(w))]
+    }
+    #[inline(always)]
+    fn dot8(self, p: __m256i, [w, magnitude]: [__m256i; 2], x: __m256i) -> __m256i {
         // |w| * (x with w's sign): 128 * 127 * 2 = 32,512 fits i16
         intrinsic!({
-            let x = _mm256_sign_epi8(_mm256_loadu_si256(x.as_ptr().cast()), w);
-            _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), x), _mm256_set1_epi16(1))
+            let products = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
+            _mm256_add_epi32(p, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
         })
     }
     #[inline(always)]
-    fn dot_halves(self, w: __m256i, x: &[i8; 32]) -> __m256i {
-        self.dot_signed(w, x) // the low 128 bits are the first half
-    }
-    #[inline(always)]
-    fn reduce(self, p: [__m256i; 4]) -> __m128 {
-        intrinsic!({
-            let all = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-            _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all)))
-        })
-    }
-    #[inline(always)]
-    fn reduce_halves(self, p: [__m256i; 4]) -> [__m128; 2] {
-        intrinsic!({
-            let all = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-            [_mm_cvtepi32_ps(_mm256_castsi256_si128(all)), _mm_cvtepi32_ps(_mm256_extracti128_si256::<1>(all))]
-        })
+    fn to_f8(self, p: __m256i) -> __m256 {
+        intrinsic!(_mm256_cvtepi32_ps(p))
     }
 }

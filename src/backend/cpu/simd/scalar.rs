@@ -13,20 +13,15 @@ fn each(mut f: impl FnMut(usize) -> f32) -> [f32; 8] {
 
 impl Isa for Scalar {
     type F = [f32; 8];
-    type F4 = [f32; 4];
-    type Q = i8;
-    type W = [i16; 32];
-    type P = i32;
-    type P2 = [i32; 2];
+    type B = [u8; 32];
+    type W = [u8; 32];
+    type X = [i8; 4];
+    type S = [i32; 8];
+    type P = [i32; 8];
+    type W8 = [u8; 32];
+    type P8 = [i32; 8];
 
     const NAME: &'static str = "scalar";
-
-    fn widen(q: i8) -> i8 {
-        q
-    }
-    fn nibble(k: usize) -> (usize, bool) {
-        (k % 16, k >= 16)
-    }
 
     fn splat(self, x: f32) -> [f32; 8] {
         [x; 8]
@@ -77,59 +72,50 @@ impl Isa for Scalar {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
 
-    fn zero_p(self) -> i32 {
-        0
-    }
-    fn zero_p2(self) -> [i32; 2] {
-        [0; 2]
-    }
-    fn zero4(self) -> [f32; 4] {
-        [0.0; 4]
-    }
-    fn splat4(self, x: f32) -> [f32; 4] {
-        [x; 4]
-    }
-    fn f16x4(self, x: &[u16; 4]) -> [f32; 4] {
-        x.map(|h| f16::from_bits(h).to_f32())
-    }
-    fn add4(self, a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        std::array::from_fn(|i| a[i] + b[i])
-    }
-    fn mul4(self, a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        std::array::from_fn(|i| a[i] * b[i])
-    }
-    fn store4(self, v: [f32; 4]) -> [f32; 4] {
-        v
+    fn to_i8(self, v: [f32; 8]) -> [i8; 8] {
+        v.map(|v| v as i8)
     }
 
-    fn unpack4(self, low: &[u8; 16]) -> [i16; 32] {
-        std::array::from_fn(|k| i16::from(if k < 16 { low[k] & 15 } else { low[k - 16] >> 4 }))
+    fn bytes(self, q: &[u8; 32]) -> [u8; 32] {
+        *q
     }
-    fn unpack5(self, low: &[u8; 16], high: &[u8; 4]) -> [i16; 32] {
-        let low = self.unpack4(low);
-        std::array::from_fn(|k| low[k] | i16::from(high[k / 8] >> (k % 8) & 1) << 4)
+    fn nibbles(self, q: &[u8; 32]) -> [[u8; 32]; 2] {
+        [q.map(|q| q & 15), q.map(|q| q >> 4)]
     }
-    fn unpack6(self, low: &[u8; 16], high: &[u8; 8]) -> [i16; 32] {
-        let low = self.unpack4(low);
-        std::array::from_fn(|k| (low[k] | i16::from(high[k % 8] >> (2 * (k / 8)) & 3) << 4) - 32)
+    fn insert(self, b: [u8; 32], high: [u8; 32], mask: u8, from: u32) -> [u8; 32] {
+        std::array::from_fn(|i| b[i] | (high[i] >> from & mask) << 4)
     }
-    fn load8(self, q: &[i8; 32]) -> [i16; 32] {
-        q.map(i16::from)
+    fn weights(self, b: [u8; 32]) -> [u8; 32] {
+        b
     }
-    fn dot_unsigned(self, w: [i16; 32], x: &[i8; 32]) -> i32 {
-        self.dot_signed(w, x)
+    fn quad(self, x: &[i8; 4]) -> [i8; 4] {
+        *x
     }
-    fn dot_signed(self, w: [i16; 32], x: &[i8; 32]) -> i32 {
-        (0..32).map(|k| i32::from(w[k]) * i32::from(x[k])).sum()
+    fn start(self, n: i32) -> [i32; 8] {
+        [n; 8]
     }
-    fn dot_halves(self, w: [i16; 32], x: &[i8; 32]) -> [i32; 2] {
-        let half = |from: usize| (from..from + 16).map(|k| i32::from(w[k]) * i32::from(x[k])).sum();
-        [half(0), half(16)]
+    fn begin(self, p: [i32; 8]) -> [i32; 8] {
+        p
     }
-    fn reduce(self, p: [i32; 4]) -> [f32; 4] {
+    fn dot(self, s: [i32; 8], w: [u8; 32], x: [i8; 4]) -> [i32; 8] {
+        std::array::from_fn(|row| (0..4).fold(s[row], |sum, k| sum + i32::from(w[4 * row + k]) * i32::from(x[k])))
+    }
+    fn end(self, _: [i32; 8], s: [i32; 8]) -> [i32; 8] {
+        s
+    }
+    fn to_f(self, p: [i32; 8]) -> [f32; 8] {
         p.map(|sum| sum as f32)
     }
-    fn reduce_halves(self, p: [[i32; 2]; 4]) -> [[f32; 4]; 2] {
-        [0, 1].map(|half| p.map(|sums| sums[half] as f32))
+    fn zero8(self) -> [i32; 8] {
+        [0; 8]
+    }
+    fn load8(self, q: &[u8; 32]) -> [u8; 32] {
+        *q
+    }
+    fn dot8(self, p: [i32; 8], w: [u8; 32], x: [i8; 4]) -> [i32; 8] {
+        std::array::from_fn(|row| (0..4).fold(p[row], |sum, k| sum + i32::from(w[4 * row + k] as i8) * i32::from(x[k])))
+    }
+    fn to_f8(self, p: [i32; 8]) -> [f32; 8] {
+        p.map(|sum| sum as f32)
     }
 }
