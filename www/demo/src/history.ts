@@ -81,9 +81,9 @@ export function keep(conversation: Conversation, parted: (copy: Conversation) =>
 }
 
 function put(mine: Conversation, base: number | undefined, parted: (copy: Conversation) => void): void {
-  show(mine);
+  show({ ...mine, id: copies.get(mine.id) ?? mine.id });
   write(async (store) => {
-    const id = copies.get(mine.id) ?? mine.id;
+    const id = copies.get(mine.id) ?? mine.id; // it may have got a copy since
     const found: { other?: Conversation } = {};
     await update<unknown>(id, (there) => {
       if (!isConversation(there) || there.by === mine.by || there.updated === base) return { ...mine, id };
@@ -96,6 +96,7 @@ function put(mine: Conversation, base: number | undefined, parted: (copy: Conver
     show(found.other);
     show(copy);
     parted(copy);
+    void readHistory(); // what this page has written meanwhile may stand under the other's name
   });
 }
 

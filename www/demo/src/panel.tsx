@@ -82,14 +82,14 @@ function Explanation() {
       {metrics !== null && decode !== null && (
         <p data-testid="explain-decode">
           <b>Decode.</b> Writing {tokens(metrics.decodeTokens)} after the first took {seconds(metrics.decodeMs)}: {rate(decode)} tokens/s, one at a time.
-          {info.value !== null && ` Each token goes through nearly all the weights, ${megabytes(info.value.bytes)} in the file: up to ${perSecond(info.value.bytes * decode)} of memory.`}
+          {info.value !== null && ` Each token reads up to ${megabytes(info.value.bytes)} of weights, so up to ${perSecond(info.value.bytes * decode)} of memory.`}
         </p>
       )}
       <details>
         <summary>What is fast?</summary>
         <p>
-          A token is about three quarters of an English word. “Nearly all the weights”, because a table that only looks up what a token means is read
-          in one row, where the model has one for that alone; in memory the weights are packed a little differently from the file.
+          A token is about three quarters of an English word. “Up to”, because that is the size of the file: a table that only looks up what a
+          token means is read in one row, where the model has one for that alone, and in memory the weights are packed a little differently.
         </p>
         <ul>
           {SPEED_CLASSES.map((c) => <li key={c.name} class={c === now ? "now" : ""}><span>{c.range}</span> {c.name}</li>)}
