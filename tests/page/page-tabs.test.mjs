@@ -39,8 +39,9 @@ async function until(page, expected) {
 }
 const texts = (page) => page.getByTestId("text").allTextContents();
 /** Opens the history's first. */
-async function openFirst(page) {
+async function openFirst(page, title = "Begin") {
   await page.getByTestId("history").click();
+  await page.getByTestId("history-title").first().and(page.getByText(title, { exact: true })).waitFor();
   await page.getByTestId("history-open").first().click();
   await page.getByTestId("history-dialog").waitFor({ state: "detached" });
 }

@@ -43,10 +43,13 @@ const ME = newId();
 /** Where a page that ends leaves what it could not write any more, and from which state it went on. */
 const LEFT = "rillm.left.";
 
-/** Of each conversation that this page opened: its state then, by the time. */
-const opened = new Map<string, number>();
-/** Where conversations of this page went that another tab had gone on with. */
-const copies = new Map<string, string>();
+/** How this page goes on with a conversation: from which state, by its time, and under which name, which is another once it is a copy. */
+interface Line {
+  readonly base: number | undefined;
+  id: string;
+}
+/** Of each conversation that this page opened or began. */
+const lines = new Map<string, Line>();
 
 let store: UseStore | null = null;
 let queue: Promise<void> = Promise.resolve();
@@ -67,31 +70,37 @@ export async function readHistory(): Promise<void> {
 
 /** From here on this page goes on with the conversation as it is there. */
 export function goOnFrom({ id, updated }: Conversation): void {
-  opened.set(id, updated);
+  lines.set(id, { base: updated, id });
 }
 
 /** Whether it is what this page opened or wrote last. */
 export function isKnown({ id, updated, by }: Conversation): boolean {
-  return by === ME || opened.get(id) === updated;
+  return by === ME || lines.get(id)?.base === updated;
 }
 
 /** Keeps a conversation, new or changed; `parted` is told of the copy if another tab has gone on with it. */
 export function keep(conversation: Conversation, parted: (copy: Conversation) => void = () => undefined): void {
-  put({ ...conversation, by: ME }, opened.get(conversation.id), parted);
+  put({ ...conversation, by: ME }, lineOf(conversation.id), parted);
 }
 
-function put(mine: Conversation, base: number | undefined, parted: (copy: Conversation) => void): void {
-  show({ ...mine, id: copies.get(mine.id) ?? mine.id });
+function lineOf(id: string): Line {
+  const line = lines.get(id) ?? { base: undefined, id };
+  lines.set(id, line);
+  return line;
+}
+
+function put(mine: Conversation, line: Line, parted: (copy: Conversation) => void): void {
+  const now = (): Conversation => (line.id === mine.id ? mine : { ...mine, id: line.id, title: copyTitle(mine) });
+  show(now());
   write(async (store) => {
-    const id = copies.get(mine.id) ?? mine.id; // it may have got a copy since
     const found: { other?: Conversation } = {};
-    await update<unknown>(id, (there) => {
-      if (!isConversation(there) || there.by === mine.by || there.updated === base) return { ...mine, id };
+    await update<unknown>(line.id, (there) => {
+      if (!isConversation(there) || there.by === mine.by || there.updated === line.base) return now();
       return (found.other = there);
     }, store);
     if (found.other === undefined) return;
-    const copy = { ...mine, id: newId(), title: `${mine.title} (2)` };
-    copies.set(mine.id, copy.id);
+    const copy = { ...mine, id: newId(), title: copyTitle(mine) };
+    line.id = copy.id;
     await set(copy.id, copy, store);
     show(found.other);
     show(copy);
@@ -100,6 +109,8 @@ function put(mine: Conversation, base: number | undefined, parted: (copy: Conver
   });
 }
 
+const copyTitle = ({ title }: Conversation): string => `${title} (2)`;
+
 function show(conversation: Conversation): void {
   conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)].sort(latestFirst);
 }
@@ -107,7 +118,7 @@ function show(conversation: Conversation): void {
 /** Keeps a conversation of a page that ends: the database is too slow for that, so the next page writes it there. */
 export function keepAtEnd(conversation: Conversation): void {
   const { id } = conversation;
-  writeStored(LEFT + ME, { conversation: { ...conversation, by: ME }, base: opened.get(id) });
+  writeStored(LEFT + ME, { conversation: { ...conversation, by: ME }, base: lines.get(id)?.base });
 }
 
 export function forgetLeft(): void {
@@ -120,7 +131,8 @@ export function takeLeft(): void {
     const left = readStored(key);
     writeStored(key, null);
     if (typeof left !== "object" || left === null || !("conversation" in left) || !isConversation(left.conversation)) continue;
-    put(left.conversation, "base" in left && typeof left.base === "number" ? left.base : undefined, () => undefined);
+    const base = "base" in left && typeof left.base === "number" ? left.base : undefined;
+    put(left.conversation, { base, id: left.conversation.id }, () => undefined);
   }
 }
 

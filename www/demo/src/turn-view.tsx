@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { goOn, regenerate, resend, type Turn } from "./chat.js";
 import { CopyButton } from "./copy-button.js";
 import { rate, tokens } from "./format.js";
@@ -35,7 +35,7 @@ export function UserView({ turn, readOnly, unanswered }: { turn: Turn; readOnly:
 function Edit({ turn, close }: { turn: Turn; close: () => void }) {
   const field = useRef<HTMLTextAreaElement>(null);
   const text = useSignal(turn.text);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = field.current;
     element?.focus();
     element?.setSelectionRange(element.value.length, element.value.length);
