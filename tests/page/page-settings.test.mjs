@@ -82,6 +82,7 @@ test("a model file can be dropped anywhere", async () => {
 });
 
 test("the numbers explain themselves, and agree with each other", async () => {
+  await page.getByTestId("new-chat").click();
   await page.getByTestId("settings").click();
   await page.getByTestId("setting-maxTokens").fill("60");
   await page.getByTestId("settings-close").click();

@@ -27,7 +27,9 @@ const HINTS: Record<string, string> = {
 /** Any thrown value as something to show. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof RillmError) {
-    return { code: error.code, message: sentence(error.message), hint: hint(error) };
+    // What there is to do about it is in the hint, as a person at the page can do it.
+    const message = error.code === "prompt-too-long" ? error.message.replace(/: shorten it.*/, "") : error.message;
+    return { code: error.code, message: sentence(message), hint: hint(error) };
   }
   const message = error instanceof Error ? error.message : String(error);
   return { code: "unexpected", message: sentence(message), hint: "Reload the page and try again." };
