@@ -1,6 +1,7 @@
 //! The CPU: packed weights, int8 activations, SIMD chosen at run time. One kernel text for every instruction set (`simd`).
 
 mod attend;
+mod cache;
 mod gemm;
 mod pack;
 mod simd;
@@ -12,7 +13,8 @@ use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, Tenso
 use crate::error::{Result, bail, error};
 use crate::ops::pick::{Accumulator, Pick};
 use crate::ops::{attend as attend_op, embed, norm_linear, rope_append, sample, shift};
-use attend::{Attend, padded};
+use attend::Attend;
+use cache::{Cache, caches};
 use gemm::Linear;
 use pack::Packed;
 pub use simd::Variant;
@@ -29,13 +31,6 @@ const BITE: usize = 32;
 enum Weight {
     Matrix(Packed),
     Vector { name: String, format: crate::quant::Format, values: Vec<f32> },
-}
-
-/// A layer's keys and values, each [positions, kv_heads, padded head_dim] f16.
-#[derive(Debug, Default)]
-struct Cache {
-    keys: Vec<u16>,
-    values: Vec<u16>,
 }
 
 /// A buffer of activations.
@@ -224,7 +219,7 @@ impl Backend for Cpu {
                 Weight::Vector { values, .. } => values.len() * 4,
             })
             .sum();
-        let caches: usize = self.layers.iter().map(|c| (c.keys.len() + c.values.len()) * 2).sum();
+        let caches: usize = self.layers.iter().map(Cache::bytes).sum();
         weights + caches + self.slots.iter().map(|s| s.data.len() * 4).sum::<usize>()
     }
 
@@ -259,23 +254,8 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
-        // in u64: on wasm32 a damaged header could make it wrap
-        let n = spec.positions as u64 * spec.kv_heads as u64 * padded(spec.head_dim) as u64;
-        let refusal = || {
-            let mib = (u128::from(n) * 4 * spec.layers as u128) >> 20;
-            error!(OutOfMemory, "a KV cache of {} positions needs {mib} MiB, which is not to be had; take a smaller context length", spec.positions)
-        };
-        let zeros = || -> Result<Vec<u16>> {
-            let n = usize::try_from(n).map_err(|_| refusal())?;
-            let mut v = Vec::new();
-            v.try_reserve_exact(n).map_err(|_| refusal())?;
-            v.resize(n, 0u16);
-            Ok(v)
-        };
         self.layers.clear();
-        for _ in 0..spec.layers {
-            self.layers.push(Cache { keys: zeros()?, values: zeros()? });
-        }
+        self.layers = caches(spec)?;
         Ok(())
     }
 
@@ -333,13 +313,10 @@ impl Backend for Cpu {
         let turns = self.turn(p);
         self.rotate(q, p.heads, norms.map(|n| n[0]), turns, p);
         self.rotate(k, p.kv_heads, norms.map(|n| n[1]), turns, p);
-        let dim = padded(p.head_dim);
         let cache = &mut self.layers[layer];
-        for (slot, cache) in [(k, &mut cache.keys), (v, &mut cache.values)] {
-            let heads = self.slots[slot.0].data.chunks_exact(p.head_dim).take(self.tokens * p.kv_heads);
-            for (head, to) in heads.zip(cache[p.start * p.kv_heads * dim..].chunks_exact_mut(dim)) {
-                to.iter_mut().zip(head).for_each(|(to, &x)| *to = rope_append::to_f16(x));
-            }
+        let heads = |slot: Slot| self.slots[slot.0].data.chunks_exact(p.head_dim);
+        for (n, (key, value)) in heads(k).zip(heads(v)).take(self.tokens * p.kv_heads).enumerate() {
+            cache.set(p.start + n / p.kv_heads, n % p.kv_heads, key, value);
         }
     }
 
@@ -347,7 +324,7 @@ impl Backend for Cpu {
         let n = self.tokens * p.heads * p.head_dim;
         let mut to = std::mem::take(&mut self.slots[out.0].data);
         let cache = &self.layers[layer];
-        self.variant.run(Attend { q: &self.slots[q.0].data[..n], keys: &cache.keys, values: &cache.values, out: &mut to[..n], p });
+        self.variant.run(Attend { q: &self.slots[q.0].data[..n], cache, heads: 0..p.heads, out: &mut to[..n], p });
         self.slots[out.0].data = to;
     }
 
@@ -372,10 +349,7 @@ impl Backend for Cpu {
     }
 
     fn shift(&mut self, layer: usize, p: &shift::Params) {
-        let padded_dim = padded(p.head_dim);
-        let p = shift::Params { head_dim: padded_dim, ..p.clone() }; // the padding stays zero: only `rope.dim` values of a head turn
-        let cache = &mut self.layers[layer];
-        shift::reference(&mut cache.keys, &mut cache.values, &p);
+        self.layers[layer].shift(p);
     }
 
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {

@@ -1,137 +1,285 @@
-//! `attend` over the f16 cache. Every (query, head) goes through the same absolute tiles in ascending order, whatever else is computed with it.
+//! `attend` over the f16 cache. Every (query, head) goes through the same absolute tiles in ascending order, and within a tile through the
+//! same sums, whatever else is computed with it.
 
+use super::cache::Cache;
+use super::gemm::{AsF16, AsF32, Stored};
 use super::simd::{Isa, Kernel};
 use super::vector::exp;
 use crate::ops::attend::{Params, TILE};
+use std::ops::Range;
 
-/// `q`, `out`: [tokens, heads, head_dim]; `keys`, `values`: [positions, kv_heads, padded head_dim] f16, zeros in the padding.
+/// From so many queries on, a tile's keys and values are widened to f32 once for all of them.
+const WIDEN_FOR: usize = 12;
+const EIGHTS: usize = TILE / 8;
+
+/// Attention of some query heads.
 pub struct Attend<'a> {
+    /// The queries, [tokens, heads, head_dim].
     pub q: &'a [f32],
-    pub keys: &'a [u16],
-    pub values: &'a [u16],
+    /// The layer's keys and values.
+    pub cache: &'a Cache,
+    /// The query heads that are wanted.
+    pub heads: Range<usize>,
+    /// The result, [tokens, wanted heads, head_dim].
     pub out: &'a mut [f32],
+    /// The numbers of the operation.
     pub p: &'a Params,
 }
 
-/// Head dimension in the cache: a multiple of 8.
-pub fn padded(head_dim: usize) -> usize {
-    head_dim.next_multiple_of(8)
-}
-
-/// What a query head has gathered over the tiles so far: softmax's (max, sum, out).
+/// What a query has gathered over the tiles so far: softmax's (max, sum), the weighted sum of the values being beside it.
+#[derive(Clone, Copy)]
 struct State {
     max: f32,
     sum: f32,
+}
+
+/// The queries of one key head: group by group, token by token.
+struct Queries {
+    /// Positions of the first token, how many query heads each token has, and how far back a query sees.
+    start: usize,
+    group: usize,
+    window: usize,
+    /// Values in a head of the cache.
+    dim: usize,
+    /// Times the scale, [queries, dim].
+    q: Vec<f32>,
+    states: Vec<State>,
+    /// The weighted sums of the values, [queries, dim / 8].
+    sums: Vec<[f32; 8]>,
+}
+
+impl Queries {
+    /// The positions from `tile` on that a query sees.
+    fn visible(&self, query: usize, tile: &Range<usize>) -> Range<usize> {
+        let position = self.start + query / self.group;
+        (position + 1).saturating_sub(self.window).max(tile.start)..(position + 1).min(tile.end)
+    }
+
+    /// The queries that see something of a tile: a run of tokens.
+    fn that_see(&self, tile: &Range<usize>) -> Range<usize> {
+        let tokens = self.states.len() / self.group;
+        let first = tile.start.saturating_sub(self.start);
+        let end = tile.end.saturating_add(self.window - 1).saturating_sub(self.start).min(tokens);
+        first.min(end) * self.group..end * self.group
+    }
 }
 
 impl Kernel for Attend<'_> {
     type Out = ();
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        let Self { q, keys, values, out, p } = self;
-        let (tokens, dim, group) = (q.len() / (p.heads * p.head_dim), padded(p.head_dim), p.heads / p.kv_heads);
-        let row = p.kv_heads * dim;
+        let Self { q, cache, heads, out, p } = self;
+        let (tokens, dim, per_key) = (q.len() / (p.heads * p.head_dim), cache.dim, p.heads / p.kv_heads);
         let end = p.start + tokens;
-        let (mut tile_k, mut tile_v) = (vec![[0.0; 8]; TILE * dim / 8], vec![[0.0; 8]; TILE * dim / 8]); // [TILE, dim]
-        let mut query = vec![[0.0f32; 8]; dim / 8];
-        let mut states: Vec<State> = Vec::new();
-        let mut sums = vec![[0.0f32; 8]; tokens * group * dim / 8]; // [tokens, group, dim]
-        for kv_head in 0..p.kv_heads {
-            states.clear();
-            states.resize_with(tokens * group, || State { max: f32::NEG_INFINITY, sum: 0.0 });
-            sums.fill([0.0; 8]);
-            let first = p.window.map_or(0, |w| (p.start + 1).saturating_sub(w)); // of the first query
-            for tile in first / TILE..end.div_ceil(TILE) {
-                let (from, to) = (tile * TILE, (tile * TILE + TILE).min(end));
-                let at = |n: usize| (from + n) * row + kv_head * dim;
-                for n in 0..to - from {
-                    let (k, _) = keys[at(n)..at(n) + dim].as_chunks::<8>();
-                    let (v, _) = values[at(n)..at(n) + dim].as_chunks::<8>();
-                    let span = n * dim / 8..(n + 1) * dim / 8;
-                    for ((k, v), (k_to, v_to)) in k.iter().zip(v).zip(tile_k[span.clone()].iter_mut().zip(&mut tile_v[span])) {
-                        isa.store(isa.load_f16(k), k_to);
-                        isa.store(isa.load_f16(v), v_to);
-                    }
-                }
-                for token in 0..tokens {
-                    let position = p.start + token;
-                    let visible = p.window.map_or(0, |w| (position + 1).saturating_sub(w));
-                    let (low, high) = (visible.max(from), (position + 1).min(to));
-                    if low >= high {
-                        continue;
-                    }
-                    for g in 0..group {
-                        let head = kv_head * group + g;
-                        let q = &q[(token * p.heads + head) * p.head_dim..][..p.head_dim];
-                        for (to, &x) in query.as_flattened_mut().iter_mut().zip(q) {
-                            *to = x * p.scale;
-                        }
-                        let n = token * group + g;
-                        let sums = &mut sums[n * dim / 8..(n + 1) * dim / 8];
-                        one_tile(isa, &query, &tile_k, &tile_v, low - from, high - from, &mut states[n], sums);
-                    }
+        let window = p.window.unwrap_or(usize::MAX);
+        let first_tile = (p.start + 1).saturating_sub(window) / TILE; // of the first query
+        let (mut wide_keys, mut wide_values) = (Vec::new(), Vec::new());
+        for kv_head in heads.start / per_key..heads.end.div_ceil(per_key) {
+            let mine = heads.start.max(kv_head * per_key)..heads.end.min((kv_head + 1) * per_key);
+            let n = tokens * mine.len();
+            let mut queries = Queries {
+                start: p.start,
+                group: mine.len(),
+                window,
+                dim,
+                q: vec![0.0; n * dim],
+                states: vec![State { max: f32::NEG_INFINITY, sum: 0.0 }; n],
+                sums: vec![[0.0; 8]; n * dim / 8],
+            };
+            for (i, to) in queries.q.chunks_exact_mut(dim).enumerate() {
+                let at = (i / mine.len() * p.heads + mine.start + i % mine.len()) * p.head_dim;
+                to.iter_mut().zip(&q[at..at + p.head_dim]).for_each(|(to, &x)| *to = x * p.scale);
+            }
+            for tile in first_tile..end.div_ceil(TILE) {
+                let tile = tile * TILE..(tile * TILE + TILE).min(end);
+                let (keys, values) = cache.tile(kv_head, &tile);
+                if queries.that_see(&tile).len() >= WIDEN_FOR {
+                    widen(isa, keys, &mut wide_keys);
+                    widen(isa, values, &mut wide_values);
+                    one_tile::<I, AsF32>(isa, &mut queries, tile, &wide_keys, &wide_values);
+                } else {
+                    one_tile::<I, AsF16>(isa, &mut queries, tile, keys, values);
                 }
             }
-            for (n, state) in states.iter().enumerate() {
-                let (token, head) = (n / group, kv_head * group + n % group);
-                let out = &mut out[(token * p.heads + head) * p.head_dim..][..p.head_dim];
-                let sums = sums[n * dim / 8..(n + 1) * dim / 8].as_flattened();
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / state.sum);
+            for (i, (state, sums)) in queries.states.iter().zip(queries.sums.chunks_exact(dim / 8)).enumerate() {
+                let at = (i / mine.len() * heads.len() + mine.start - heads.start + i % mine.len()) * p.head_dim;
+                out[at..at + p.head_dim].iter_mut().zip(sums.as_flattened()).for_each(|(out, sum)| *out = sum / state.sum);
             }
         }
     }
 }
 
-/// The positions `low..high` of one tile, for one query: its own (max, sum, out), then joined to what the earlier tiles gave.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn one_tile<I: Isa>(
-    isa: I,
-    query: &[[f32; 8]],
-    keys: &[[f32; 8]],
-    values: &[[f32; 8]],
-    low: usize,
-    high: usize,
-    state: &mut State,
-    sums: &mut [[f32; 8]],
-) {
-    let eights = query.len();
-    let mut scores = [[f32::NEG_INFINITY; 8]; TILE / 8];
-    let mut max = f32::NEG_INFINITY;
-    for n in low..high {
-        let mut acc = isa.splat(0.0);
-        for (q, k) in query.iter().zip(&keys[n * eights..(n + 1) * eights]) {
-            acc = isa.add(acc, isa.mul(isa.load(q), isa.load(k)));
-        }
-        let score = isa.sum(acc);
-        scores[n / 8][n % 8] = score;
-        max = if score > max { score } else { max };
+fn widen<I: Isa>(isa: I, from: &[[u16; 8]], to: &mut Vec<[f32; 8]>) {
+    to.resize(from.len(), [0.0; 8]);
+    for (from, to) in from.iter().zip(to) {
+        isa.store(isa.load_f16(from), to);
     }
-    let mut total = isa.splat(0.0);
-    for eight in &mut scores[low / 8..high.div_ceil(8)] {
+}
+
+/// All queries that see something of a tile, a few at a time.
+#[inline(always)]
+fn one_tile<I: Isa, S: Stored>(isa: I, queries: &mut Queries, tile: Range<usize>, keys: &[[S::T; 8]], values: &[[S::T; 8]]) {
+    let mut at = queries.that_see(&tile);
+    while at.len() >= 4 {
+        few::<I, S, 4, 1>(isa, queries, at.start, &tile, keys, values);
+        at.start += 4;
+    }
+    match at.len() {
+        1 => few::<I, S, 1, 4>(isa, queries, at.start, &tile, keys, values),
+        2 => few::<I, S, 2, 2>(isa, queries, at.start, &tile, keys, values),
+        3 => few::<I, S, 3, 1>(isa, queries, at.start, &tile, keys, values),
+        _ => {}
+    }
+}
+
+/// Q queries and one tile: their own (max, sum, values), then joined to what the earlier tiles gave. W vectors are worked at side by side.
+#[cfg_attr(target_arch = "wasm32", inline(never))] // a function of its own gets registers of its own; elsewhere it would lose its instruction set
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
+    isa: I,
+    queries: &mut Queries,
+    first: usize,
+    tile: &Range<usize>,
+    keys: &[[S::T; 8]],
+    values: &[[S::T; 8]],
+) {
+    let dim = queries.dim;
+    let q: [&[f32]; Q] = std::array::from_fn(
+        #[inline(always)]
+        |i| &queries.q[(first + i) * dim..(first + i + 1) * dim],
+    );
+    let seen = queries.visible(first, tile).start - tile.start..queries.visible(first + Q - 1, tile).end - tile.start;
+    let eights = seen.start / 8..seen.end.div_ceil(8);
+
+    let mut scores = [[[0.0; 8]; EIGHTS]; Q];
+    let mut e = eights.start;
+    while e + W <= eights.end {
+        products::<I, S, Q, W>(isa, &q, &keys[e * dim..], &mut scores, e);
+        e += W;
+    }
+    while e < eights.end {
+        products::<I, S, Q, 1>(isa, &q, &keys[e * dim..], &mut scores, e);
+        e += 1;
+    }
+
+    let mut factors = [(0.0, 0.0); Q];
+    for i in 0..Q {
+        let mine = queries.visible(first + i, tile);
+        let mine = mine.start - tile.start..mine.end - tile.start;
+        factors[i] = softmax(isa, &mut scores[i], &eights, &mine, &mut queries.states[first + i]);
+    }
+
+    let sums = &mut queries.sums[first * dim / 8..(first + Q) * dim / 8];
+    let mut d = 0;
+    while d + W <= dim / 8 {
+        weighted::<I, S, Q, W>(isa, &scores, &seen, values, sums, dim / 8, d, &factors);
+        d += W;
+    }
+    while d < dim / 8 {
+        weighted::<I, S, Q, 1>(isa, &scores, &seen, values, sums, dim / 8, d, &factors);
+        d += 1;
+    }
+}
+
+/// Scores of Q queries with 8 W positions: for each, the sum over the head's values in ascending order.
+#[inline(always)]
+fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
+    isa: I,
+    q: &[&[f32]; Q],
+    keys: &[[S::T; 8]],
+    scores: &mut [[[f32; 8]; EIGHTS]; Q],
+    at: usize,
+) {
+    let dim = q[0].len();
+    let keys: [&[[S::T; 8]]; W] = std::array::from_fn(
+        #[inline(always)]
+        |w| &keys[w * dim..(w + 1) * dim],
+    );
+    let mut acc = [[isa.splat(0.0); W]; Q];
+    for d in 0..dim {
+        for w in 0..W {
+            let k = S::load(isa, &keys[w][d]);
+            for i in 0..Q {
+                acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(q[i][d]), k));
+            }
+        }
+    }
+    for i in 0..Q {
+        for w in 0..W {
+            isa.store(acc[i][w], &mut scores[i][at + w]);
+        }
+    }
+}
+
+/// Scores to weights, zero where the query does not see; how much what was before counts from now on, and how much this tile does.
+#[inline(always)]
+fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize>, seen: &Range<usize>, state: &mut State) -> (f32, f32) {
+    let mine = seen.start / 8..seen.end.div_ceil(8);
+    scores[mine.start][..seen.start % 8].fill(f32::NEG_INFINITY);
+    if !seen.end.is_multiple_of(8) {
+        scores[mine.end - 1][seen.end % 8..].fill(f32::NEG_INFINITY);
+    }
+    let mut max = isa.splat(f32::NEG_INFINITY);
+    for eight in &scores[mine.clone()] {
+        max = isa.max(isa.load(eight), max);
+    }
+    let max = isa.max_lane(max);
+    for eight in &mut scores[mine.clone()] {
         isa.store(exp(isa, isa.sub(isa.load(eight), isa.splat(max))), eight);
     }
     // exp never gives zero: what is not visible is cleared
-    scores[low / 8][..low % 8].fill(0.0);
-    if !high.is_multiple_of(8) {
-        scores[high / 8][high % 8..].fill(0.0);
+    scores[eights.start..mine.start].as_flattened_mut().fill(0.0);
+    scores[mine.end..eights.end].as_flattened_mut().fill(0.0);
+    scores[mine.start][..seen.start % 8].fill(0.0);
+    if !seen.end.is_multiple_of(8) {
+        scores[mine.end - 1][seen.end % 8..].fill(0.0);
     }
-    for eight in &scores[low / 8..high.div_ceil(8)] {
+    let mut total = isa.splat(0.0);
+    for eight in &scores[mine] {
         total = isa.add(total, isa.load(eight));
     }
     let total = isa.sum(total);
     let new_max = if max > state.max { max } else { state.max };
-    let (mut before, mut now) = ([0.0; 8], [0.0; 8]);
-    isa.store(exp(isa, isa.splat(state.max - new_max)), &mut before);
-    isa.store(exp(isa, isa.splat(max - new_max)), &mut now);
-    let (before, now) = (before[0], now[0]);
-    state.sum = state.sum * before + total * now;
-    state.max = new_max;
-    for (i, sum) in sums.iter_mut().enumerate() {
-        let mut acc = isa.splat(0.0);
-        for n in low..high {
-            acc = isa.add(acc, isa.mul(isa.splat(scores[n / 8][n % 8]), isa.load(&values[n * eights + i])));
+    let mut both = [0.0; 8];
+    let distances = [state.max - new_max, max - new_max, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    isa.store(exp(isa, isa.load(&distances)), &mut both);
+    let [before, now, ..] = both;
+    *state = State { max: new_max, sum: state.sum * before + total * now };
+    (before, now)
+}
+
+/// Values of the positions `seen`, weighted: W vectors of Q queries' heads from the d-th on.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn weighted<I: Isa, S: Stored, const Q: usize, const W: usize>(
+    isa: I,
+    weights: &[[[f32; 8]; EIGHTS]; Q],
+    seen: &Range<usize>,
+    values: &[[S::T; 8]],
+    sums: &mut [[f32; 8]],
+    eights: usize,
+    d: usize,
+    factors: &[(f32, f32); Q],
+) {
+    let weights: [&[f32]; Q] = std::array::from_fn(
+        #[inline(always)]
+        |i| &weights[i].as_flattened()[seen.clone()],
+    );
+    let mut acc = [[isa.splat(0.0); W]; Q];
+    for (n, row) in values[seen.start * eights..seen.end * eights].chunks_exact(eights).enumerate() {
+        for w in 0..W {
+            let v = S::load(isa, &row[d + w]);
+            for i in 0..Q {
+                acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(weights[i][n]), v));
+            }
         }
-        isa.store(isa.add(isa.mul(isa.load(sum), isa.splat(before)), isa.mul(acc, isa.splat(now))), sum);
+    }
+    for i in 0..Q {
+        let (before, now) = factors[i];
+        for w in 0..W {
+            let sum = &mut sums[i * eights + d + w];
+            isa.store(isa.add(isa.mul(isa.load(sum), isa.splat(before)), isa.mul(acc[i][w], isa.splat(now))), sum);
+        }
     }
 }

@@ -199,7 +199,8 @@ fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, firs
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "wasm32", inline(never))] // a function of its own gets registers of its own; elsewhere it would lose its instruction set
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlock], blocks: usize) -> [I::F; T] {
     let mut acc = [isa.splat(0.0); T];
     let x: [&[QBlock]; T] = std::array::from_fn(
@@ -233,13 +234,16 @@ fn put<I: Isa, const T: usize>(isa: I, out: [I::F; T], y: &mut [f32], token: usi
 }
 
 /// How eight stored floats become f32.
-trait Stored {
+pub trait Stored {
+    /// As stored.
     type T: Copy;
+    /// Widened.
     fn load<I: Isa>(isa: I, w: &[Self::T; ROWS]) -> I::F;
 }
 macro_rules! stored {
     ($name:ident, $type:ty, $load:ident) => {
-        struct $name;
+        /// A way of storing.
+        pub struct $name;
         impl Stored for $name {
             type T = $type;
             #[inline(always)]
@@ -276,7 +280,8 @@ fn gemm_float<I: Isa, S: Stored>(isa: I, x: &[f32], groups: &[GroupF<S::T>], str
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "wasm32", inline(never))] // a function of its own gets registers of its own; elsewhere it would lose its instruction set
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 fn band_floats<I: Isa, S: Stored, const T: usize>(isa: I, band: &[GroupF<S::T>], x: &[f32], stride: usize) -> [I::F; T] {
     let mut acc = [[isa.splat(0.0); CHAINS]; T];
     let (fours, rest) = band.as_chunks::<CHAINS>();

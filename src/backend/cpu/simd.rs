@@ -10,6 +10,8 @@ pub mod relaxed;
 pub mod scalar;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub mod simd128;
+#[cfg(target_arch = "x86_64")]
+pub mod vnni;
 
 /// Weights in a block: what one scale of the activations covers.
 pub const BLOCK: usize = 32;
@@ -41,7 +43,7 @@ pub trait Isa: Copy + 'static {
     type W: Copy;
     /// The activations of four columns, for all rows.
     type X: Copy;
-    /// Sums of a few products, as narrow as they fit: [`Family::FIT`](super::gemm::Family::FIT) says how many.
+    /// Sums of a few products, as narrow as they fit: the kernels keep within them.
     type S: Copy;
     /// Exact sums of eight rows.
     type P: Copy;
@@ -52,6 +54,14 @@ pub trait Isa: Copy + 'static {
 
     /// Its name in `info`.
     const NAME: &'static str;
+
+    /// The proof that the processor has it, if it does.
+    fn detect() -> Option<Self>;
+    /// Runs a kernel with the instruction set switched on.
+    #[inline(always)]
+    fn enter<K: Kernel>(self, kernel: K) -> K::Out {
+        kernel.run(self)
+    }
 
     fn splat(self, x: f32) -> Self::F;
     fn load(self, x: &[f32; 8]) -> Self::F;
@@ -118,69 +128,61 @@ pub trait Kernel {
     fn run<I: Isa>(self, isa: I) -> Self::Out;
 }
 
-/// The instruction-set path chosen at run time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Variant {
-    /// No SIMD.
-    Scalar,
-    /// x86-64 with AVX2 and F16C.
+/// The sets of this build, the slowest first.
+macro_rules! variants {
+    ($($(#[cfg($cfg:meta)])? $name:ident($set:ty) $doc:literal,)+) => {
+        /// The instruction-set path chosen at run time.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Variant {
+            $($(#[cfg($cfg)])? #[doc = $doc] $name,)+
+        }
+
+        impl Variant {
+            /// Every one that this machine has, the slowest first.
+            pub fn available() -> Vec<Self> {
+                let all = [$($(#[cfg($cfg)])? <$set>::detect().map(|_| Variant::$name),)+];
+                all.into_iter().flatten().collect()
+            }
+
+            /// Its name in `info`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($(#[cfg($cfg)])? Variant::$name => <$set>::NAME,)+
+                }
+            }
+
+            /// Runs a kernel on this path.
+            pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
+                match self {
+                    $($(#[cfg($cfg)])? Variant::$name => match <$set>::detect() {
+                        Some(isa) => isa.enter(kernel),
+                        None => kernel.run(scalar::Scalar),
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+variants! {
+    Scalar(scalar::Scalar) "No SIMD.",
     #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// wasm's 128-bit SIMD.
+    Avx2(avx2::Avx2) "x86-64 with AVX2 and F16C.",
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(vnni::AvxVnni) "x86-64 with AVX-VNNI.",
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(vnni::Avx512Vnni) "x86-64 with AVX-512 VNNI.",
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-    Simd128,
-    /// wasm's relaxed SIMD.
+    Simd128(simd128::Simd128) "wasm's 128-bit SIMD.",
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-    Relaxed,
+    RelaxedPairs(relaxed::RelaxedPairs) "wasm's relaxed SIMD, two products at a time.",
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    RelaxedFours(relaxed::RelaxedFours) "wasm's relaxed SIMD, four products at a time.",
 }
 
 impl Variant {
     /// The best one that this machine has.
     pub fn detect() -> Self {
         *Self::available().last().unwrap_or(&Variant::Scalar)
-    }
-
-    /// Every one that this machine has, the slowest first.
-    pub fn available() -> Vec<Self> {
-        #[allow(unused_mut)]
-        let mut all = vec![Variant::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        if avx2::Avx2::detect().is_some() {
-            all.push(Variant::Avx2);
-        }
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        all.push(Variant::Simd128);
-        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-        all.push(Variant::Relaxed);
-        all
-    }
-
-    /// Its name in `info`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Variant::Scalar => scalar::Scalar::NAME,
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx2 => avx2::Avx2::NAME,
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Variant::Simd128 => simd128::Simd128::NAME,
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Variant::Relaxed => relaxed::Relaxed::NAME,
-        }
-    }
-
-    /// Runs a kernel on this path.
-    pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
-        match self {
-            Variant::Scalar => kernel.run(scalar::Scalar),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx2 => match avx2::Avx2::detect() {
-                Some(isa) => isa.run(kernel),
-                None => kernel.run(scalar::Scalar),
-            },
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Variant::Simd128 => kernel.run(simd128::Simd128),
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Variant::Relaxed => kernel.run(relaxed::Relaxed),
-        }
     }
 }

@@ -23,6 +23,11 @@ impl Isa for Scalar {
 
     const NAME: &'static str = "scalar";
 
+    #[inline(always)]
+    fn detect() -> Option<Self> {
+        Some(Self)
+    }
+
     fn splat(self, x: f32) -> [f32; 8] {
         [x; 8]
     }

@@ -217,6 +217,11 @@ impl Isa for Simd128 {
     const NAME: &'static str = "simd128";
 
     #[inline(always)]
+    fn detect() -> Option<Self> {
+        Some(Self)
+    }
+
+    #[inline(always)]
     fn weights(self, b: [v128; 2]) -> [v128; 4] {
         [u16x8_extend_low_u8x16(b[0]), u16x8_extend_high_u8x16(b[0]), u16x8_extend_low_u8x16(b[1]), u16x8_extend_high_u8x16(b[1])]
     }
