@@ -98,7 +98,7 @@ test("the numbers explain themselves, and agree with each other", async () => {
   const written = await page.getByTestId("explain-decode").textContent();
   const [, made, ms, rate, size, bandwidth] = /Writing (\d+) tokens after the first took ([\d.]+)\ss: ([\d.]+) tokens\/s, one at a time\. Each token reads up to ([\d.]+) MB of weights, so up to ([\d.]+) GB\/s of memory\.$/.exec(written);
   assert.ok(Math.abs(made / ms / rate - 1) < 0.05, written);
-  assert.ok(Math.abs(size * rate / 1000 - bandwidth) < 0.1, written);
+  assert.ok(Math.abs(size * rate / 1000 - bandwidth) < 0.15, written);
   assert.equal(Number(rate), number(await page.getByTestId("decode-rate").textContent()));
   const points = await page.evaluate(() => points);
   assert.ok(points.length >= 2 && points.at(-1)[1] > 20, JSON.stringify(points));

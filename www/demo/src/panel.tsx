@@ -105,7 +105,7 @@ function reads(metrics: Metrics | null): boolean {
 }
 
 function perSecond(bytes: number): string {
-  return `${(bytes / 1e9).toFixed(bytes < 1e10 ? 1 : 0)} GB/s`;
+  return `${(bytes / 1e9).toFixed(bytes < 1e11 ? 1 : 0)} GB/s`;
 }
 
 function Facts() {
