@@ -81,8 +81,10 @@ need_wasm_bindgen() {
 
 need_wasm_pack() { have wasm-pack || cargo install wasm-pack --target-dir target/tools; }
 
+# Vite needs what package.json says under engines.
 need_node() {
-  have node && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || die "Node.js 20 or later is missing: https://nodejs.org"
+  have node && node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit((a === 20 ? b >= 19 : a === 22 ? b >= 12 : a > 22) ? 0 : 1)' ||
+    die "Node.js 20.19, 22.12 or later is missing: https://nodejs.org"
   [ node_modules/.package-lock.json -nt package-lock.json ] && return
   npm ci
 }
@@ -151,7 +153,7 @@ pkg() {
   rm -rf pkg
   mkdir -p pkg
   build_wasm rillm_wasm
-  npx --no-install tsc -p www/src
+  npm run --silent pkg # its scripts without comments: those are in the declarations, and a page should not have to fetch them
   local version
   version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
   sed "s/\"version\": \"0.0.0\"/\"version\": \"$version\"/" www/src/package.json >pkg/package.json
@@ -279,6 +281,7 @@ verb_help() {
 ./build.sh demo    install what is missing, build, fetch the default model, serve the page (PORT=8080); --no-serve only builds
 ./build.sh test    every test: Rust, headless browser, package and page
 ./build.sh pkg     the npm package, in pkg/
+./build.sh page    the page with its default model, in www/demo/dist/ (after pkg and models)
 ./build.sh native  the command line, target/release/rillm
 ./build.sh models  the default model and those of the tests, in models/
 ./build.sh check   format, lints, docs, types, sizes

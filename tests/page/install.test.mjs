@@ -37,6 +37,12 @@ await load(5);
 const model = await load("model.gguf", { contextlength: 256 });
 // @ts-expect-error no such finish reason
 if ((await model.complete("").result).finishReason === "done") model.dispose();
+// @ts-expect-error no such role
+model.chat([{ role: "robot", content: "" }]);
+// @ts-expect-error what a message says never becomes a control token
+model.chat([{ role: "user", content: "" }], { special: true });
+// @ts-expect-error a text always goes on where it ends
+model.complete("", { continueAnswer: true });
 // @ts-expect-error texts are no token ids
 completeScripted(model, ["one"]);
 `;

@@ -10,7 +10,7 @@
  */
 
 import { Connection } from "./connection.js";
-import { RillmError } from "./errors.js";
+import { RillmError, shown } from "./errors.js";
 import { Model, checkSignal } from "./model.js";
 import { pageUrl, toWire } from "./source.js";
 import type { LoadOptions, ModelInfo, ModelSource } from "./types.js";
@@ -31,7 +31,7 @@ export async function load(source: ModelSource, options: LoadOptions = {}): Prom
   const wire = toWire(source);
   signal?.throwIfAborted();
   const connection = new Connection(workerUrl);
-  const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), signal?.reason);
+  const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), { reason: signal?.reason as unknown });
   signal?.addEventListener("abort", abort, { once: true });
   try {
     const engineOptions = contextLength === undefined ? {} : { contextLength };
@@ -50,9 +50,9 @@ function check(options: LoadOptions) {
   if (unknown !== undefined) throw new RillmError("unknown-option", `there is no load option ${JSON.stringify(unknown)}; there are ${NAMES.join(", ")}`);
   const { backend, threads, contextLength, cache, onProgress } = options;
   // JavaScript callers have no types to hold them back.
-  if (threads !== undefined && !whole(threads)) throw new RillmError("bad-option", `threads must be a whole number from 1 on, not ${String(threads)}`);
+  if (threads !== undefined && !whole(threads)) throw new RillmError("bad-option", `threads must be a whole number from 1 on, not ${shown(threads)}`);
   if (threads !== undefined && threads !== 1) throw new RillmError("not-supported", `this version computes on one thread: leave threads out, or give 1 instead of ${threads}`);
-  if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${String(contextLength)}`);
+  if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${shown(contextLength)}`);
   if (cache !== undefined && typeof cache !== "boolean") throw new RillmError("bad-option", "cache must be true or false");
   if (onProgress !== undefined && typeof onProgress !== "function") throw new RillmError("bad-option", "onProgress must be a function");
   return {
@@ -61,8 +61,8 @@ function check(options: LoadOptions) {
     cache: cache ?? true,
     contextLength,
     place: choose(backend ?? "auto"),
-    workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl),
-    wasmUrl: options.wasmUrl === undefined ? undefined : pageUrl(options.wasmUrl),
+    workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl, "workerUrl"),
+    wasmUrl: options.wasmUrl === undefined ? undefined : pageUrl(options.wasmUrl, "wasmUrl"),
   };
 }
 
@@ -79,6 +79,6 @@ function choose(backend: string): Pick<ModelInfo, "backend" | "backendReason" | 
     case "webgpu":
       throw new RillmError("not-supported", "the backend webgpu is not supported yet: leave backend out, or give \"wasm\"");
     default:
-      throw new RillmError("bad-option", `backend must be "auto", "webgpu" or "wasm", not ${JSON.stringify(backend)}`);
+      throw new RillmError("bad-option", `backend must be "auto", "webgpu" or "wasm", not ${shown(backend)}`);
   }
 }
