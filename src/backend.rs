@@ -115,6 +115,10 @@ pub struct Output {
 pub trait Backend {
     /// Its name and, for a CPU, the instruction set, for `info`.
     fn describe(&self) -> (&'static str, &'static str);
+    /// Threads that compute.
+    fn threads(&self) -> usize {
+        1
+    }
     /// Bytes held now by weights, cache and buffers.
     fn bytes(&self) -> usize;
     /// The most prompt tokens that are worth one pass; between two passes an abort is heard.

@@ -1,16 +1,19 @@
 //! The only folder that knows wasm-bindgen: the engine as the worker of the npm package sees it. Plain data crosses in both directions.
 
 mod convert;
+mod pool;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use wasm_bindgen::prelude::*;
 
-use crate::backend::cpu::Cpu;
+use crate::backend::cpu::{Cpu, Variant};
 use crate::error::{Result, bail};
 use crate::load::{self, LoadOptions};
 use crate::session::{Engine as Core, Generation as CoreGeneration, Scoring as CoreScoring};
+pub use pool::Pool;
+
 use convert::{JsInfo, JsLoadOptions, JsMessages, JsOptions, JsScore, JsStep, Thrown};
 
 /// A panic is a bug; its message reaches the console instead of "unreachable".
@@ -25,11 +28,12 @@ pub struct Loader(load::Loader<Cpu>);
 
 #[wasm_bindgen]
 impl Loader {
-    /// A load of a file of `total` bytes, if that is known.
+    /// A load of a file of `total` bytes, if that is known, for an engine that computes on the pool's threads.
     #[wasm_bindgen(constructor)]
-    pub fn new(total: Option<f64>, options: JsLoadOptions) -> std::result::Result<Loader, Thrown> {
+    pub fn new(total: Option<f64>, options: JsLoadOptions, pool: Pool) -> std::result::Result<Loader, Thrown> {
         let options: LoadOptions = convert::load_options(options)?;
-        Ok(Self(load::Loader::new(Cpu::default(), total.map(|t| t as u64), options)))
+        let cpu = Cpu::with_pool(Variant::detect(), pool.0);
+        Ok(Self(load::Loader::new(cpu, total.map(|t| t as u64), options)))
     }
 
     /// Takes the next bytes.

@@ -79,8 +79,9 @@ fn info_tokenize_score_and_bench_answer_in_json_and_in_text() {
     }
     assert_eq!(score["topIds"].as_array().unwrap().len(), 39);
 
-    let bench = json(&["bench", &model, "--prompt-tokens", "20", "--tokens", "4", "--threads", "1", "--context", "64", "--json"], 0);
+    let bench = json(&["bench", &model, "--prompt-tokens", "20", "--tokens", "4", "--threads", "2", "--context", "64", "--json"], 0);
     assert_eq!((bench["promptTokens"].as_u64(), bench["completionTokens"].as_u64()), (Some(20), Some(4)));
+    assert_eq!(bench["threads"].as_u64(), Some(2));
     assert!(bench["decodeTokensPerSecond"].as_f64().unwrap() > 0.0 && bench["timeToFirstTokenMs"].as_f64().unwrap() > 0.0);
 }
 
@@ -97,7 +98,7 @@ fn refusals_have_codes_and_name_the_thing() {
     generate(&["--seed", "1.5"], "bad-option", "seed");
     generate(&["--max-tokens", "0"], "bad-option", "maxTokens");
     generate(&["--stop", ""], "bad-option", "stop");
-    generate(&["--threads", "2"], "not-supported", "thread");
+    generate(&["--backend", "candle", "--threads", "2"], "not-supported", "--threads");
     generate(&["--backend", "gpu"], "not-supported", "GPU");
     generate(&["--context", "100000"], "bad-option", "contextLength");
     refused(&["generate", &model, "--prompt", ""], "empty-prompt", "token");

@@ -3,8 +3,11 @@
 mod attend;
 mod cache;
 mod gemm;
+mod machine;
 mod pack;
+mod pool;
 mod simd;
+mod split;
 mod vector;
 
 use std::ops::Range;
@@ -13,12 +16,12 @@ use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, Tenso
 use crate::error::{Result, bail, error};
 use crate::ops::pick::{Accumulator, Pick};
 use crate::ops::{attend as attend_op, embed, norm_linear, rope_append, sample, shift};
-use attend::Attend;
 use cache::{Cache, caches};
-use gemm::Linear;
+use machine::{Machine, Output as Product};
 use pack::Packed;
+pub use pool::{Pool, Seat};
 pub use simd::Variant;
-use vector::{Add, Gate, RmsNorm};
+use vector::Add;
 
 /// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
 const VOCAB_BLOCK: usize = 4096;
@@ -43,7 +46,7 @@ struct Buffer {
 /// The CPU backend.
 #[derive(Debug)]
 pub struct Cpu {
-    variant: Variant,
+    machine: Machine,
     weights: Vec<Weight>,
     slots: Vec<Buffer>,
     layers: Vec<Cache>,
@@ -72,10 +75,15 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// A CPU backend on the given path, for tests; `Cpu::default()` takes the best one.
+    /// A CPU backend on the given path, for tests; `Cpu::default()` takes the best one. One thread.
     pub fn new(variant: Variant) -> Self {
+        Self::with_pool(variant, Pool::new(1))
+    }
+
+    /// A CPU backend that computes on the threads of a pool. How many they are changes no bit.
+    pub fn with_pool(variant: Variant, pool: Pool) -> Self {
         Self {
-            variant,
+            machine: Machine { variant, pool },
             weights: Vec::new(),
             slots: Vec::new(),
             layers: Vec::new(),
@@ -118,9 +126,9 @@ impl Cpu {
         let pending = &self.slots[pending.0].data[..n];
         match norm {
             None => sum[..n].copy_from_slice(pending),
-            Some(norm) => self.variant.run(RmsNorm { x: pending, weight: self.vector(norm), eps, out: &mut sum[..n], stride: dim }),
+            Some(norm) => self.machine.norm(pending, self.vector(norm), eps, &mut sum[..n], dim),
         }
-        self.variant.run(Add { to: &mut sum[..n], from });
+        self.machine.variant.run(Add { to: &mut sum[..n], from });
         self.slots[x.sum.0].data = sum;
         x.sum
     }
@@ -132,15 +140,14 @@ impl Cpu {
         let mut out = std::mem::take(&mut self.normed);
         out.resize(rows.len() * stride, 0.0);
         let x = &self.slots[x.0].data[rows.start * dim..rows.end * dim];
-        self.variant.run(RmsNorm { x, weight: self.vector(norm), eps, out: &mut out, stride });
+        self.machine.norm(x, self.vector(norm), eps, &mut out, stride);
         self.normed = out;
         stride
     }
 
     /// Logits of `rows` of the vocabulary from `first` on, for what lies in `self.normed`.
     fn logits(&self, w: Tensor, stride: usize, first: usize, rows: usize, y: &mut [f32]) {
-        let outputs = vec![gemm::Output { w: self.matrix(w), first, rows, y }];
-        self.variant.run(Linear { x: &self.normed, stride, outputs });
+        self.machine.linear(&self.normed, stride, &mut [Product { w: self.matrix(w), first, rows, y }]);
     }
 
     fn picks(&mut self, output: Tensor, stride: usize, n: usize, targets: &[u32]) -> Vec<Pick> {
@@ -175,7 +182,7 @@ impl Cpu {
         if let Some(norm) = norm {
             self.spare.clear();
             self.spare.extend_from_slice(&data[..n]);
-            self.variant.run(RmsNorm { x: &self.spare, weight: self.vector(norm), eps: p.eps, out: &mut data[..n], stride: p.head_dim });
+            self.machine.norm(&self.spare, self.vector(norm), p.eps, &mut data[..n], p.head_dim);
         }
         let turns = self.turns[turns].values.chunks_exact((p.rope.dim / 2).max(1));
         for (row, turns) in data.chunks_exact_mut(heads * p.head_dim).zip(turns) {
@@ -207,7 +214,11 @@ fn turn_head(head: &mut [f32], turns: &[(f32, f32)], pairs: rope_append::Pairs) 
 
 impl Backend for Cpu {
     fn describe(&self) -> (&'static str, &'static str) {
-        ("cpu", self.variant.name())
+        ("cpu", self.machine.variant.name())
+    }
+
+    fn threads(&self) -> usize {
+        self.machine.pool.threads()
     }
 
     fn bytes(&self) -> usize {
@@ -294,15 +305,14 @@ impl Backend for Cpu {
         let x = self.settle(x, p.eps);
         let stride = self.normalize(x, 0..self.tokens, norm, p.eps);
         let mut buffers: Vec<Vec<f32>> = outputs.iter().map(|(_, slot)| std::mem::take(&mut self.slots[slot.0].data)).collect();
-        let wanted = outputs.iter().zip(&mut buffers).map(|(&(w, _), y)| {
+        let products = outputs.iter().zip(&mut buffers).map(|(&(w, _), y)| {
             let w = self.matrix(w);
-            gemm::Output { w, first: 0, rows: w.rows, y: &mut y[..self.tokens * w.rows] }
+            Product { w, first: 0, rows: w.rows, y }
         });
-        let outputs_of = wanted.collect();
-        self.variant.run(Linear { x: &self.normed, stride, outputs: outputs_of });
+        self.machine.linear(&self.normed, stride, &mut products.collect::<Vec<_>>());
         if let (Some(activation), [gate, up]) = (p.activation, &mut buffers[..]) {
             let n = self.tokens * self.slots[outputs[0].1.0].width;
-            self.variant.run(Gate { activation, gate: &mut gate[..n], up: &up[..n] });
+            self.machine.gate(activation, &mut gate[..n], &up[..n]);
         }
         for ((_, slot), buffer) in outputs.iter().zip(buffers) {
             self.slots[slot.0].data = buffer;
@@ -324,7 +334,7 @@ impl Backend for Cpu {
         let n = self.tokens * p.heads * p.head_dim;
         let mut to = std::mem::take(&mut self.slots[out.0].data);
         let cache = &self.layers[layer];
-        self.variant.run(Attend { q: &self.slots[q.0].data[..n], cache, heads: 0..p.heads, out: &mut to[..n], p });
+        self.machine.attend(&self.slots[q.0].data[..n], cache, &mut to[..n], p);
         self.slots[out.0].data = to;
     }
 
@@ -342,8 +352,7 @@ impl Backend for Cpu {
             spare.chunks_exact_mut(stride).zip(x.chunks_exact(w.cols)).for_each(|(to, row)| to[..w.cols].copy_from_slice(row));
             &spare
         };
-        let y = &mut to[..self.tokens * w.rows];
-        self.variant.run(Linear { x, stride, outputs: vec![gemm::Output { w, first: 0, rows: w.rows, y }] });
+        self.machine.linear(x, stride, &mut [Product { w, first: 0, rows: w.rows, y: &mut to }]);
         self.slots[out.0].data = to;
         self.spare = spare;
     }

@@ -76,7 +76,7 @@ impl<B: Backend> Engine<B> {
             has_chat_template: self.chat.is_some(),
             backend,
             simd,
-            threads: 1,
+            threads: model.backend().threads() as u32,
             device_bytes: model.backend().bytes() as f64,
         }
     }

@@ -17,7 +17,7 @@ import type { ChatMessage, EngineInfo, EngineLoadOptions, EngineOptions, EngineS
 
 #[wasm_bindgen]
 extern "C" {
-    /// `{ contextLength?, threads? }`
+    /// `{ contextLength? }`
     #[wasm_bindgen(typescript_type = "EngineLoadOptions")]
     pub type JsLoadOptions;
     /// Messages of a chat.
@@ -78,8 +78,6 @@ pub fn load_options(options: JsLoadOptions) -> Out<LoadOptions> {
                 all.context_length = Some(n as usize)
             }
             ("contextLength", _) => return Err(error!(BadOption, "contextLength must be a whole number from 1 on").into()),
-            ("threads", OptionValue::Number(1.0)) => {}
-            ("threads", _) => return Err(error!(NotSupported, "this version computes on one thread: leave threads out, or give 1").into()),
             (other, _) => return Err(error!(UnknownOption, "there is no load option {other:?}").into()),
         }
     }

@@ -12,6 +12,8 @@ mod attention;
 mod linear;
 mod norms;
 mod sampling;
+#[cfg(not(target_arch = "wasm32"))]
+mod threads;
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

@@ -9,7 +9,7 @@ mod common;
 use common::golden;
 use common::models;
 use pollster::block_on;
-use rillm::backend::cpu::{Cpu, Variant};
+use rillm::backend::cpu::{Cpu, Pool, Variant};
 use rillm::backend::{Backend, Want};
 use rillm::load::{LoadOptions, Loader};
 use rillm::session::Engine;
@@ -84,6 +84,23 @@ fn logits_do_not_depend_on_chunks_or_instruction_sets() {
             let short = &ids[..67];
             let right = logits_at_the_end(&mut engine, short, 64);
             assert!(logits_at_the_end(&mut self::engine(Cpu::new(variant), file), short, 64) == right, "{file}: {} gives other bits", variant.name());
+        }
+    }
+}
+
+#[test]
+fn logits_do_not_depend_on_threads() {
+    for (file, golden) in [(models::SMOLLM2, golden::smollm2()), (models::GEMMA3, golden::gemma3())] {
+        let ids = golden::ids(&golden["logprobs"]["ids"]);
+        let ids = &ids[..301];
+        let mut seen = None;
+        for threads in [1, 2, 3, 8] {
+            let mut engine = engine(Cpu::with_pool(Variant::detect(), Pool::new(threads)), file);
+            assert_eq!(engine.info().threads as usize, threads);
+            let prefill = logits_at_the_end(&mut engine, ids, 64);
+            let decode = logits_at_the_end(&mut engine, &ids[..20], 1);
+            let (p, d) = seen.get_or_insert_with(|| (prefill.clone(), decode.clone()));
+            assert!(*p == prefill && *d == decode, "{file}: {threads} threads give other bits");
         }
     }
 }

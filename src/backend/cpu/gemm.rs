@@ -6,7 +6,7 @@
 
 use super::pack::{Group4, Group5, Group6, Group8, GroupF, Groups, Packed, ROWS};
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
-use super::vector::quantize;
+use super::split::Columns;
 
 /// Tokens that share one unpacking of the weights.
 const TILE: usize = 4;
@@ -126,55 +126,48 @@ impl Family for Group8 {
     }
 }
 
-/// Where the product with a matrix goes.
-pub struct Output<'a> {
-    /// The weights.
-    pub w: &'a Packed,
-    /// The first row of the weights that is wanted, a multiple of 8.
-    pub first: usize,
-    /// How many rows are wanted.
-    pub rows: usize,
-    /// The result, [tokens, rows].
-    pub y: &'a mut [f32],
-}
-
-/// Products of the same activations with one to three matrices. The activations are quantized once, where a matrix takes int8.
+/// Products of activations with some rows of a matrix.
 pub struct Linear<'a> {
-    /// The activations, [tokens, stride]: zeros behind the matrices' columns.
+    /// The activations as int8, [tokens, columns / 32], for a matrix that takes them.
+    pub q: &'a [QBlock],
+    /// The activations, [tokens, stride]: zeros behind the matrix's columns.
     pub x: &'a [f32],
     /// Length of a row of `x`: the columns, rounded up to a multiple of 8.
     pub stride: usize,
-    /// What is wanted.
-    pub outputs: Vec<Output<'a>>,
+    /// The weights.
+    pub w: &'a Packed,
+    /// The row of the weights that goes to column 0 of the result, a multiple of 8.
+    pub first: usize,
+    /// The result, [tokens, rows]: the columns that are wanted, from a multiple of 8 on.
+    pub y: Columns<'a, f32>,
 }
 
 impl Kernel for Linear<'_> {
     type Out = ();
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
-        let q = if self.outputs.iter().any(|o| o.w.takes_int8()) { quantize(isa, self.x) } else { Vec::new() };
-        for Output { w, first, rows, y } in self.outputs {
-            match &w.groups {
-                Groups::Bits4(g) => gemm(isa, &q, g, w.cols, first, rows, y),
-                Groups::Bits5(g) => gemm(isa, &q, g, w.cols, first, rows, y),
-                Groups::Bits6(g) => gemm(isa, &q, g, w.cols, first, rows, y),
-                Groups::Bits8(g) => gemm(isa, &q, g, w.cols, first, rows, y),
-                Groups::F16(g) => gemm_float::<I, AsF16>(isa, self.x, g, self.stride, w.cols, first, rows, y),
-                Groups::BF16(g) => gemm_float::<I, AsBF16>(isa, self.x, g, self.stride, w.cols, first, rows, y),
-                Groups::F32(g) => gemm_float::<I, AsF32>(isa, self.x, g, self.stride, w.cols, first, rows, y),
-            }
+        let Self { q, x, stride, w, first, y } = self;
+        match &w.groups {
+            Groups::Bits4(g) => gemm(isa, q, g, w.cols, first, y),
+            Groups::Bits5(g) => gemm(isa, q, g, w.cols, first, y),
+            Groups::Bits6(g) => gemm(isa, q, g, w.cols, first, y),
+            Groups::Bits8(g) => gemm(isa, q, g, w.cols, first, y),
+            Groups::F16(g) => gemm_float::<I, AsF16>(isa, x, g, stride, w.cols, first, y),
+            Groups::BF16(g) => gemm_float::<I, AsBF16>(isa, x, g, stride, w.cols, first, y),
+            Groups::F32(g) => gemm_float::<I, AsF32>(isa, x, g, stride, w.cols, first, y),
         }
     }
 }
 
 #[inline(always)]
-fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, first: usize, rows: usize, y: &mut [f32]) {
+fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, first: usize, mut y: Columns<f32>) {
     let blocks = cols / BLOCK;
     let tokens = x.len() / blocks;
     let tile_tokens = (CACHE_BYTES / (blocks * size_of::<QBlock>())).max(TILE) / TILE * TILE;
+    let rows = y.range();
     for from in (0..tokens).step_by(tile_tokens) {
         let to = (from + tile_tokens).min(tokens);
-        for row in (0..rows).step_by(ROWS) {
+        for row in rows.clone().step_by(ROWS) {
             let band = (first + row) / ROWS;
             let band = &groups[band * blocks..(band + 1) * blocks];
             let mut token = from;
@@ -182,7 +175,7 @@ fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, firs
             macro_rules! tile {
                 ($tokens:expr) => {{
                     let out = band_product::<I, G, $tokens>(isa, band, &x[token * blocks..], blocks);
-                    put(isa, out, y, token, row, rows);
+                    put(isa, out, &mut y, token, row - rows.start);
                 }};
             }
             while token + TILE <= to {
@@ -217,17 +210,17 @@ fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlo
     acc
 }
 
+/// Eight results of each token, or as many as are left, from the thread's column `at` on.
 #[inline(always)]
-fn put<I: Isa, const T: usize>(isa: I, out: [I::F; T], y: &mut [f32], token: usize, row: usize, rows: usize) {
-    let n = ROWS.min(rows - row);
+fn put<I: Isa, const T: usize>(isa: I, out: [I::F; T], y: &mut Columns<f32>, token: usize, at: usize) {
     for (t, eight) in out.into_iter().enumerate() {
-        let at = (token + t) * rows + row;
-        match y[at..at + n].as_mut_array::<ROWS>() {
+        let y = &mut y.row(token + t)[at..];
+        match y.first_chunk_mut::<ROWS>() {
             Some(y) => isa.store(eight, y),
             None => {
                 let mut last = [0.0; ROWS];
                 isa.store(eight, &mut last);
-                y[at..at + n].copy_from_slice(&last[..n]);
+                y.copy_from_slice(&last[..y.len()]);
             }
         }
     }
@@ -265,21 +258,21 @@ stored!(AsF32, f32, load);
 const CHAINS: usize = 4;
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn gemm_float<I: Isa, S: Stored>(isa: I, x: &[f32], groups: &[GroupF<S::T>], stride: usize, cols: usize, first: usize, rows: usize, y: &mut [f32]) {
+fn gemm_float<I: Isa, S: Stored>(isa: I, x: &[f32], groups: &[GroupF<S::T>], stride: usize, cols: usize, first: usize, mut y: Columns<f32>) {
     let tokens = x.len() / stride;
-    for row in (0..rows).step_by(ROWS) {
+    let rows = y.range();
+    for row in rows.clone().step_by(ROWS) {
         let band = (first + row) / ROWS;
         let band = &groups[band * cols..(band + 1) * cols];
         let mut token = 0;
         while token + 2 <= tokens {
             let out = band_floats::<I, S, 2>(isa, band, &x[token * stride..], stride);
-            put(isa, out, y, token, row, rows);
+            put(isa, out, &mut y, token, row - rows.start);
             token += 2;
         }
         if token < tokens {
             let out = band_floats::<I, S, 1>(isa, band, &x[token * stride..], stride);
-            put(isa, out, y, token, row, rows);
+            put(isa, out, &mut y, token, row - rows.start);
         }
     }
 }

@@ -123,33 +123,40 @@ impl Kernel for Gate<'_> {
 }
 
 /// Activations to int8, a block of 32 at a time, as `quant::quantize_q8` says.
-#[inline(always)]
-pub fn quantize<I: Isa>(isa: I, x: &[f32]) -> Vec<QBlock> {
-    let (blocks, _) = x.as_chunks::<BLOCK>();
-    let mut out = Vec::with_capacity(blocks.len());
-    for x in blocks {
-        let (x, _) = x.as_chunks::<8>();
-        let (mut max, mut poison) = (isa.splat(0.0), isa.splat(0.0)); // poison: NaN as soon as there is a NaN or an infinity
-        for v in x {
-            let v = isa.load(v);
-            max = isa.max(isa.abs(v), max);
-            poison = isa.add(poison, isa.mul(v, isa.splat(0.0)));
+pub struct Quantize<'a> {
+    /// Whole blocks.
+    pub x: &'a [f32],
+    /// As many of them.
+    pub out: &'a mut [QBlock],
+}
+
+impl Kernel for Quantize<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let (blocks, _) = self.x.as_chunks::<BLOCK>();
+        for (x, block) in blocks.iter().zip(self.out) {
+            let (x, _) = x.as_chunks::<8>();
+            let (mut max, mut poison) = (isa.splat(0.0), isa.splat(0.0)); // poison: NaN as soon as there is a NaN or an infinity
+            for v in x {
+                let v = isa.load(v);
+                max = isa.max(isa.abs(v), max);
+                poison = isa.add(poison, isa.mul(v, isa.splat(0.0)));
+            }
+            let max = isa.max_lane(max) + isa.sum(poison);
+            let (scale, inverse) = if max.is_nan() || max >= SMALLEST { (max / 127.0, 127.0 / max) } else { (0.0, 0.0) };
+            block.scale = scale;
+            let mut eights = [[0; 8]; BLOCK / 8];
+            for (v, to) in x.iter().zip(&mut eights) {
+                *to = isa.to_i8(isa.round(isa.mul(isa.load(v), isa.splat(inverse))));
+            }
+            for (half, eights) in eights.as_chunks::<2>().0.iter().enumerate() {
+                block.halves[half] = eights.as_flattened().iter().map(|&q| i32::from(q)).sum();
+            }
+            for (to, q) in block.q.iter_mut().zip(eights.as_flattened().as_chunks().0) {
+                *to = *q;
+            }
+            block.sum = (block.halves[0] + block.halves[1]) as f32;
         }
-        let max = isa.max_lane(max) + isa.sum(poison);
-        let (scale, inverse) = if max.is_nan() || max >= SMALLEST { (max / 127.0, 127.0 / max) } else { (0.0, 0.0) };
-        let mut block = QBlock { scale, ..QBlock::default() };
-        let mut eights = [[0; 8]; BLOCK / 8];
-        for (v, to) in x.iter().zip(&mut eights) {
-            *to = isa.to_i8(isa.round(isa.mul(isa.load(v), isa.splat(inverse))));
-        }
-        for (half, eights) in eights.as_chunks::<2>().0.iter().enumerate() {
-            block.halves[half] = eights.as_flattened().iter().map(|&q| i32::from(q)).sum();
-        }
-        for (to, q) in block.q.iter_mut().zip(eights.as_flattened().as_chunks().0) {
-            *to = *q;
-        }
-        block.sum = (block.halves[0] + block.halves[1]) as f32;
-        out.push(block);
     }
-    out
 }

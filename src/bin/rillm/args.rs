@@ -62,9 +62,9 @@ pub struct Machine {
     /// Where candle's tensors live: cpu, or cuda and metal where built with them
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// Threads that compute
-    #[arg(long, default_value_t = 1)]
-    pub threads: u32,
+    /// Threads that compute, 1 to 64 [default: one for each core, at most 8]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Option<u32>,
     /// Positions in the KV cache (default: 4096, or the model's if that is less)
     #[arg(long, visible_alias = "context-length")]
     pub context: Option<usize>,

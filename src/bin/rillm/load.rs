@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rillm::backend::Backend;
-use rillm::backend::cpu::Cpu;
+use rillm::backend::cpu::{Cpu, Pool, Variant};
 use rillm::error::{Code, Error, Result};
 use rillm::load::{LoadOptions, Loader};
 use rillm::session::Engine;
@@ -20,14 +20,14 @@ pub trait Work {
 
 /// Loads a model where the arguments say, and does the work. `quiet`: without a progress bar.
 pub fn with_engine(m: &Machine, path: &Path, quiet: bool, work: impl Work) -> Result<()> {
-    if m.threads != 1 {
-        return refuse("this version computes on one thread: leave --threads out, or give 1");
+    if m.backend != BackendName::Cpu && m.threads.is_some() {
+        return refuse("--threads is for --backend cpu: other backends choose for themselves");
     }
     if m.backend != BackendName::Candle && m.device != "cpu" {
         return refuse("--device is for --backend candle");
     }
     match m.backend {
-        BackendName::Cpu => work.run(load(Cpu::default(), path, m.context, m.tokenizer.as_ref(), quiet)?),
+        BackendName::Cpu => work.run(load(cpu(m.threads), path, m.context, m.tokenizer.as_ref(), quiet)?),
         BackendName::Gpu => refuse("this version has no GPU backend: use --backend cpu"),
         #[cfg(feature = "candle")]
         BackendName::Candle => {
@@ -37,6 +37,12 @@ pub fn with_engine(m: &Machine, path: &Path, quiet: bool, work: impl Work) -> Re
         #[cfg(not(feature = "candle"))]
         BackendName::Candle => refuse("built without the candle backend: add --features candle (or cuda, metal), or use --backend cpu"),
     }
+}
+
+/// The CPU with so many threads. By default one for each core: what shares a core gains nothing here, and more than eight only wait for memory.
+fn cpu(threads: Option<u32>) -> Cpu {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(num_cpus::get_physical()).clamp(1, 8);
+    Cpu::with_pool(Variant::detect(), Pool::new(threads.map_or_else(cores, |n| n as usize)))
 }
 
 fn refuse(what: &str) -> Result<()> {

@@ -208,7 +208,7 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
             } else {
                 let rate = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{r:.1}"));
                 print_line(&format!(
-                    "prefill {} tokens at {} tokens/s, decode {} tokens at {} tokens/s ({}, {} thread)",
+                    "prefill {} tokens at {} tokens/s, decode {} tokens at {} tokens/s ({}, threads: {})",
                     line.prompt_tokens,
                     rate(line.metrics.prefill_tokens_per_second),
                     line.completion_tokens,
