@@ -137,35 +137,13 @@ models() {
   fetch_model "$GEMMA" "$GEMMA_SHA" "*/data/*.part0*" "${GEMMA_PACKAGES[@]}"
 }
 
-# What each variant adds to the flags in .cargo/config.toml. Threads need memory that several instances share, and std built for it.
-SIMD=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals
-SHARED_MEMORY="--shared-memory --import-memory --max-memory=4294967296 --export=__heap_base --export=__wasm_init_tls --export=__tls_size --export=__tls_align --export=__tls_base"
-VARIANTS=(simd128 relaxed simd128-threads relaxed-threads)
-
-# for_variant VARIANT COMMAND...: a command of cargo with the variant's flags and its own target folder
-for_variant() {
-  local variant=$1 features=$SIMD flags="-Clink-arg=-zstack-size=4194304" argument
-  shift
-  case $variant in relaxed*) features+=,+relaxed-simd ;; esac
-  case $variant in *-threads)
-    features+=,+atomics
-    for argument in $SHARED_MEMORY; do flags+=" -Clink-arg=$argument"; done
-    # std for wasm is not built with atomics; building it is unstable, and the pinned stable compiler does it when told so
-    export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_abort
-    ;;
-  esac
-  CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-Ctarget-feature=$features $flags" CARGO_TARGET_DIR=target-wasm/$variant "$@"
-}
-
-# build_wasm VARIANT: the module, optimized, as pkg/rillm_VARIANT_bg.wasm, and its scripts
+# build_wasm NAME: the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
 build_wasm() {
-  local variant=$1 name=rillm_${1//-/_} features=$WASM_OPT_FEATURES
-  (for_variant "$variant" cargo build --quiet --release --lib --target "$WASM_TARGET")
-  case $variant in relaxed*) features+=" --enable-relaxed-simd" ;; esac
-  case $variant in *-threads) features+=" --enable-threads" ;; esac
-  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
+  local name=$1
+  cargo build --quiet --release --lib --target "$WASM_TARGET" --target-dir target-wasm
+  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$WASM_TARGET/release/rillm.wasm"
   # shellcheck disable=SC2086 # a list of flags
-  npx --no-install wasm-opt -O3 $features "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
+  npx --no-install wasm-opt -O3 $WASM_OPT_FEATURES "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
 }
 
 pkg() {

@@ -6,7 +6,7 @@ import { Progress } from "./progress.js";
 import type { LoadRequest } from "./protocol.js";
 import { fetchModel, openBlob, openResponse, type Opened } from "./source.js";
 import type { LoadProgress, Warning } from "./types.js";
-import init, { Loader, type Engine } from "./rillm_wasm.js";
+import init, { Loader, Pool, type Engine } from "./rillm_wasm.js";
 
 /** A loaded engine and its memory. */
 export interface Loaded {
@@ -78,7 +78,7 @@ async function loadUrl(url: string, request: LoadRequest, post: (progress: LoadP
 async function read(
   opened: Opened, phase: LoadProgress["phase"], request: LoadRequest, post: (progress: LoadProgress) => void, keeper: Keeper | null,
 ): Promise<Engine> {
-  const loader = new Loader(opened.exactTotal, request.options);
+  const loader = new Loader(opened.exactTotal, request.options, new Pool(1));
   const progress = new Progress(phase, opened.total, post);
   let taken = false; // `finish` takes the loader, whatever comes of it
   try {

@@ -4,8 +4,12 @@ import type { ChatMessage, EngineInfo, EngineLoadOptions, EngineOptions, EngineS
 
 export default function init(options: { module_or_path: URL | string }): Promise<{ readonly memory: WebAssembly.Memory }>;
 
+export class Pool {
+  constructor(threads: number);
+}
+
 export class Loader {
-  constructor(total: number | undefined, options: EngineLoadOptions);
+  constructor(total: number | undefined, options: EngineLoadOptions, pool: Pool);
   push(bytes: Uint8Array): void;
   finish(): Engine;
   free(): void;

@@ -221,6 +221,7 @@ macro_rules! shared {
         }
     };
 }
+#[cfg(target_feature = "relaxed-simd")]
 pub(super) use shared;
 
 impl Isa for Simd128 {
