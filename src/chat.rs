@@ -60,16 +60,34 @@ impl ChatTemplate {
     /// `bad-template` with the line: it doesn't parse, fails, or takes too many steps. `bad-messages`: there are none, a role or a part
     /// of a content is unknown, the template refuses them (its sentence is in the message), or it makes a control token of their text.
     pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message], now: Now) -> Result<Vec<u32>> {
-        let turns = self.turns(messages)?;
-        let Some(mark) = guard::free_mark(turns.iter().map(|t| &*t.content).chain([&*self.source]).chain(tokenizer.control_texts())) else {
+        self.encode_turns(tokenizer, &self.turns(messages)?, None, now)
+    }
+
+    /// The same, where the last message is the beginning of the assistant's answer: the prompt ends where that text does, so the answer
+    /// goes on there.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::encode`]; `bad-messages` too if the last message is not the assistant's, or the only one.
+    pub fn encode_open(&self, tokenizer: &Tokenizer, messages: &[Message], now: Now) -> Result<Vec<u32>> {
+        match &*self.turns(messages)? {
+            [before @ .., open] if open.role == "assistant" && !before.is_empty() => self.encode_turns(tokenizer, before, Some(open), now),
+            _ => bail!(BadMessages, "continueAnswer goes on with an answer: the last message must be the assistant's, behind at least one other"),
+        }
+    }
+
+    fn encode_turns(&self, tokenizer: &Tokenizer, closed: &[Turn], open: Option<&Turn>, now: Now) -> Result<Vec<u32>> {
+        let turns = || closed.iter().chain(open);
+        let Some(mark) = guard::free_mark(turns().map(|t| &*t.content).chain([&*self.source]).chain(tokenizer.control_texts())) else {
             bail!(BadMessages, "the messages hold all 66 Unicode noncharacters; one must be free to mark their text with");
         };
         let marked = |mark_text: &dyn Fn(&str) -> String| {
-            let turns: Vec<Turn> = turns.iter().map(|t| Turn { role: t.role, content: mark_text(&t.content).into() }).collect();
-            Ok::<_, Error>(tokenizer.encode_marked(&self.fill_in(tokenizer, &turns, now)?, mark))
+            let turns: Vec<Turn> = closed.iter().map(|t| Turn { role: t.role, content: mark_text(&t.content).into() }).collect();
+            let mut prompt = self.fill_in(tokenizer, &turns, now)?;
+            prompt.extend(open.map(|t| mark_text(&t.content)));
+            Ok::<_, Error>(tokenizer.encode_marked(&prompt, mark))
         };
         let mut ids = marked(&|text| guard::mark(tokenizer, text, mark))?;
-        if turns.iter().any(|t| guard::is_suspect(tokenizer, &t.content)) {
+        if turns().any(|t| guard::is_suspect(tokenizer, &t.content)) {
             let control = |ids: &[u32]| ids.iter().copied().filter(|&id| tokenizer.is_control(id)).collect::<Vec<_>>();
             if control(&ids) != control(&marked(&|text| guard::mark_strictly(tokenizer, text, mark))?) {
                 bail!(BadMessages, "the chat template puts pieces of the messages' text together to a control token");

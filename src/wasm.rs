@@ -118,6 +118,13 @@ impl Generation {
         convert::to_js(&engine.step(&mut core).await?)
     }
 
+    /// Tokens of the whole prompt.
+    #[wasm_bindgen(js_name = promptTokens)]
+    pub fn prompt_tokens(&self) -> std::result::Result<u32, Thrown> {
+        let core = self.core.try_borrow().map_err(|_| running())?;
+        Ok(core.prompt().len() as u32)
+    }
+
     /// Ends the answer: the next step gives what there is.
     pub fn abort(&self) -> std::result::Result<(), Thrown> {
         let mut core = self.core.try_borrow_mut().map_err(|_| running())?;

@@ -93,19 +93,32 @@ impl<B: Backend> Engine<B> {
 
     /// The ids of a chat's messages, through the file's template.
     pub fn chat_ids(&self, messages: &[Message], now: Now) -> Result<Vec<u32>> {
-        let template = self.chat.as_ref().ok_or_else(|| {
-            error!(NoChatTemplate, "this file has no chat template (a base model, perhaps): use complete with a text that it can continue")
-        })?;
-        template.encode(&self.tokenizer, messages, now)
+        self.template()?.encode(&self.tokenizer, messages, now)
     }
 
-    /// Begins to answer a chat. Nothing runs before [`Engine::step`].
+    fn template(&self) -> Result<&ChatTemplate> {
+        self.chat.as_ref().ok_or_else(|| {
+            error!(NoChatTemplate, "this file has no chat template (a base model, perhaps): use complete with a text that it can continue")
+        })
+    }
+
+    /// Begins to answer a chat, or to go on with its last message. Nothing runs before [`Engine::step`].
     pub fn chat(&self, messages: &[Message], now: Now, options: Options) -> Result<Generation> {
-        Generation::new(self.chat_ids(messages, now)?, options, &self.runner, &self.tokenizer)
+        if options.special {
+            bail!(BadOption, "special is an option of complete: what a message says never becomes a control token");
+        }
+        let ids = match options.continue_answer {
+            true => self.template()?.encode_open(&self.tokenizer, messages, now)?,
+            false => self.chat_ids(messages, now)?,
+        };
+        Generation::new(ids, options, &self.runner, &self.tokenizer)
     }
 
     /// Begins to continue a text, with the file's BOS if it says so.
     pub fn complete(&self, text: &str, options: Options) -> Result<Generation> {
+        if options.continue_answer {
+            bail!(BadOption, "continueAnswer is an option of chat: complete always goes on where the text ends");
+        }
         let ids = self.tokenizer.encode_prompt(text, options.special);
         if ids.is_empty() {
             bail!(EmptyPrompt, "the text gives no token; there is nothing to continue");

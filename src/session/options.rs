@@ -55,6 +55,8 @@ pub struct Options {
     pub logprobs: bool,
     /// Parse control tokens out of the text (`complete` only).
     pub special: bool,
+    /// The last message is the beginning of the answer (`chat` only).
+    pub continue_answer: bool,
 }
 
 impl Default for Options {
@@ -74,6 +76,7 @@ impl Default for Options {
             chunk_size: 512,
             logprobs: false,
             special: false,
+            continue_answer: false,
         }
     }
 }
@@ -163,6 +166,7 @@ pub const TABLE: &[Entry] = &[
     entry("chunkSize", Kind::Whole(1, 65_536, |o, x| o.chunk_size = x), "Prompt tokens in one forward pass."),
     entry("logprobs", Kind::Flag(|o, x| o.logprobs = x), "Reports the log-probability of each token."),
     entry("special", Kind::Flag(|o, x| o.special = x), "Parses control tokens out of the text of `complete`."),
+    entry("continueAnswer", Kind::Flag(|o, x| o.continue_answer = x), "Goes on with the last message of `chat`, an assistant's that was cut."),
 ];
 
 /// Something allowed that has no effect.

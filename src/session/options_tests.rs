@@ -14,7 +14,8 @@ fn json(text: &str) -> Result<Options> {
 fn every_option_arrives() {
     let options = json(
         r#"{"maxTokens": 7, "temperature": 0.5, "topK": 3, "topP": 0.25, "minP": 0.125, "repetitionPenalty": 1.5, "repetitionWindow": 9,
-            "seed": 4294967295, "stop": ["a", "b"], "ignoreEos": true, "reusePrefix": false, "chunkSize": 11, "logprobs": true, "special": true}"#,
+            "seed": 4294967295, "stop": ["a", "b"], "ignoreEos": true, "reusePrefix": false, "chunkSize": 11, "logprobs": true, "special": true,
+            "continueAnswer": true}"#,
     )
     .unwrap();
     let expected = Options {
@@ -32,9 +33,10 @@ fn every_option_arrives() {
         chunk_size: 11,
         logprobs: true,
         special: true,
+        continue_answer: true,
     };
     assert_eq!(options, expected);
-    assert_eq!(TABLE.len(), 14);
+    assert_eq!(TABLE.len(), 15);
 }
 
 #[test]

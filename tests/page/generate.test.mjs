@@ -73,9 +73,15 @@ test("odd strings are texts like any other", async () => {
       empty: await model.tokenize(""),
       long: (await model.tokenize("é".repeat(500_000))).length,
       codes: [await codeOf(model.tokenize(5)), await codeOf(model.tokenize("x", { spezial: true })), await codeOf(model.detokenize([1e9])), await codeOf(model.detokenize([-1]))],
+      options: [(await model.tokenize("x", null)).length, (await model.tokenize("x", { special: null })).length],
+      odd: await Promise.all([5, "special", [], { special: 1n }, { special: Symbol("x") }].map((options) => codeOf(model.tokenize("x", options)))),
+      ids: await Promise.all([[1n], new BigUint64Array(1), [undefined], [Symbol("x")], { length: 1e300 }, { length: -1 }, { length: "1" }, null].map((ids) => codeOf(model.detokenize(ids)))),
     };
   });
-  assert.deepEqual({ ...seen, zero: 0, long: 0 }, { high: true, low: true, accent: "limón", zero: 0, empty: [], long: 0, codes: ["bad-option", "unknown-option", "bad-token", "bad-token"] });
+  const { odd, ids, ...rest } = seen;
+  assert.deepEqual(odd, new Array(5).fill("bad-option"));
+  assert.deepEqual(ids, ["bad-token", "bad-token", "bad-token", "bad-token", "bad-token", 'no error: ""', "bad-token", "bad-token"]);
+  assert.deepEqual({ ...rest, zero: 0, long: 0 }, { high: true, low: true, accent: "limón", zero: 0, empty: [], long: 0, codes: ["bad-option", "unknown-option", "bad-token", "bad-token"], options: [1, 1] });
   assert.ok(seen.long >= 1000);
 });
 
@@ -154,18 +160,49 @@ test("bad options, messages and prompts are refused by name", async () => {
     for (const options of [
       { temperature: Number.NaN }, { temperature: -1 }, { temperature: "hot" }, { topP: 1.1 }, { topP: -0.1 }, { topK: 1.5 }, { topK: -1 }, { minP: 2 }, { repetitionPenalty: 0 },
       { maxTokens: 0 }, { maxTokens: Number.POSITIVE_INFINITY }, { maxTokens: "5" }, { stop: 5 }, { stop: [""] }, { ignoreEos: 1 }, { signal: "no" }, { temperature: () => 1 }, 5, [],
-    ]) codes.push([JSON.stringify(options) ?? "", await codeOf(model.chat(say, options).result)]);
+      { temperature: 1n }, { stop: [1n] }, { stop: [null] }, { seed: Symbol("x") }, { topK: new Date() }, { topP: Object.create(null) }, { signal: Object.create(null) }, { special: true },
+    ]) codes.push([Object.keys(Object(options)).join(), await codeOf(model.chat(say, options).result)]);
     const others = [
       await codeOf(model.chat("Hi").result), await codeOf(model.chat([]).result), await codeOf(model.chat([{ role: "user" }]).result), await codeOf(model.chat([{ role: 5, content: "x" }]).result),
       await codeOf(model.chat([{ role: "user", content: () => 1 }]).result), await codeOf(model.complete(5).result),
+      await codeOf(model.chat([{ role: "robot", content: "x" }]).result), await codeOf(model.chat([{ role: "user", content: 1n }]).result), await codeOf(model.complete("x", { continueAnswer: true }).result),
       await codeOf(model.complete("word ".repeat(2000)).result), await codeOf(model.chat([{ role: "user", content: "word ".repeat(2000) }]).result),
     ];
     const thrown = await codeOf((async () => { for await (const _ of model.chat(say, { topP: 7 })); })());
     return { codes, others, thrown };
   });
-  assert.deepEqual(codes.codes.filter(([options, code]) => code !== "bad-option" && options !== "[]"), []);
-  assert.deepEqual(codes.others, ["bad-messages", "bad-messages", "bad-messages", "bad-messages", "bad-messages", "bad-option", "prompt-too-long", "prompt-too-long"]);
+  assert.deepEqual(codes.codes.filter(([, code]) => code !== "bad-option"), []);
+  assert.deepEqual(codes.others, ["bad-messages", "bad-messages", "bad-messages", "bad-messages", "bad-messages", "bad-option", "bad-messages", "bad-messages", "bad-option", "prompt-too-long", "prompt-too-long"]);
   assert.equal(codes.thrown, "bad-option");
+});
+
+test("the status counts the prompt to its end, however short it is", async () => {
+  const seen = await run(async () => {
+    const seen = [];
+    for (const text of ["Water boils at", "word ".repeat(100)]) {
+      const stream = model.complete(text, { temperature: 0, maxTokens: 4, reusePrefix: false });
+      const before = stream.status;
+      const while_ = [];
+      for await (const _ of stream) while_.push(stream.status);
+      const { usage } = await stream.result;
+      seen.push({ before: [before.phase, before.prefillTotal], first: [while_[0].prefillDone, while_[0].prefillTotal], last: [stream.status.prefillDone, stream.status.prefillTotal], prompt: usage.promptTokens });
+    }
+    return seen;
+  });
+  for (const { before, first, last, prompt } of seen) assert.deepEqual({ before, first, last }, { before: ["queued", 0], first: [prompt, prompt], last: [prompt, prompt] });
+});
+
+test("an answer that was cut goes on where it ended", async () => {
+  const { cut, rest, whole, code } = await run(async () => {
+    const messages = [{ role: "user", content: "What is photosynthesis?" }];
+    const say = async (messages, options) => (await model.chat(messages, { temperature: 0, ...options }).result).text;
+    const whole = await say(messages, { maxTokens: 24 }), cut = await say(messages, { maxTokens: 12 });
+    const rest = await say([...messages, { role: "assistant", content: cut }], { maxTokens: 12, continueAnswer: true });
+    return { cut, rest, whole, code: await codeOf(model.chat(messages, { continueAnswer: true }).result) };
+  });
+  assert.ok(cut.length > 20 && rest.length > 20);
+  assert.equal(cut + rest, whole);
+  assert.equal(code, "bad-messages");
 });
 
 test("text parts and proxies are messages too", async () => {
@@ -284,6 +321,7 @@ test("after dispose, and after a crash, everything rejects by name, and a new mo
     setTimeout(() => (Symbol.dispose ? disposed[Symbol.dispose]() : disposed.dispose()), 50);
     const codes = [...(await Promise.all(pending.map(codeOf))), await codeOf(disposed.tokenize("x")), await codeOf(disposed.complete("x").result)];
     disposed.dispose();
+    if (disposed.info.memoryBytes !== 0) throw new Error("its memory is counted still");
     const crashed = await rillm.load(MODEL, { contextLength: 256, workerUrl: "/odd/worker-crash.js" });
     const waiting = crashed.complete("Once upon a time", { maxTokens: 200 });
     const crashes = [await codeOf(crashed.tokenize("crash")), await codeOf(waiting.result), await codeOf(crashed.tokenize("x"))];

@@ -29,6 +29,9 @@ const STUBS = {
     for (let i = 0; i < 40; i++) await reader.read();
     throw new DOMException('full', 'QuotaExceededError');
   };`,
+  "bad-disk": "Cache.prototype.match = async () => new Response(new ReadableStream({ pull: (c) => c.error(new Error('disk')) }));",
+  "unrelated": "onmessage = () => undefined;",
+  "chatty": "postMessage(null); postMessage('hello'); postMessage({ hello: 1 }); postMessage({ kind: 'hello' });",
   "crash": `addEventListener("message", ({ data }) => { if (data.call?.text === "crash") throw new Error("a trap"); });`,
 };
 

@@ -36,6 +36,7 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
   assert.equal(info.architecture, "llama");
   assert.equal(info.bytes, MODEL_BYTES);
   assert.equal(info.contextLength, 512);
+  assert.ok(info.trainedContextLength >= 2048 && info.deviceBytes > MODEL_BYTES / 2 && info.deviceBytes < memoryBytes, JSON.stringify(info));
   assert.equal(info.vocabSize, 49152);
   assert.equal(info.hasChatTemplate, true);
   assert.deepEqual([info.backend, info.threads, info.adapter], ["wasm", 1, null]);
@@ -140,11 +141,47 @@ test("an entry of the cache that is bad is dropped and fetched anew", async () =
   assert.deepEqual(phases, ["cache", "download"]);
 });
 
+test("an entry of the cache stays where something else than the file is refused", async () => {
+  const from = world.requests.length;
+  const seen = await page.evaluate(async () => {
+    (await rillm.load(MODEL)).dispose();
+    const code = await codeOf(rillm.load(MODEL, { contextLength: 1_000_000 }));
+    const phases = new Set();
+    (await rillm.load(MODEL, { onProgress: (p) => phases.add(p.phase) })).dispose();
+    return { code, phases: [...phases] };
+  });
+  assert.deepEqual(seen, { code: "bad-option", phases: ["cache"] });
+  assert.equal(world.requests.slice(from).filter((path) => path.startsWith("/models/")).length, 1);
+});
+
+test("an entry of the cache that can't be read is fetched anew", async () => {
+  const phases = await page.evaluate(async () => {
+    const phases = new Set();
+    (await rillm.load(MODEL)).dispose();
+    const options = { workerUrl: "/odd/worker-bad-disk.js", wasmUrl: "/pkg/", onProgress: (p) => phases.add(p.phase) };
+    (await rillm.load(MODEL, options)).dispose();
+    return [...phases];
+  });
+  assert.deepEqual(phases, ["cache", "download"]);
+});
+
+test("what is wrong with a file is said with its name", async () => {
+  const messages = await page.evaluate(async () => {
+    const of = (source) => rillm.load(source, { cache: false }).then(() => "no error", (error) => error.message);
+    return Promise.all([of("/odd/html"), of("/odd/truncated?bytes=1900000"), of(new File(["no model"], "notes.txt")), of(new Blob(["no model"]))]);
+  });
+  const [html, short, file, blob] = messages;
+  assert.match(html, /^http:\/\/127\.0\.0\.1:\d+\/odd\/html: .*HTML/i);
+  assert.match(short, /\/odd\/truncated\?bytes=1900000: ./);
+  assert.match(file, /^notes\.txt: ./);
+  assert.doesNotMatch(blob, /^(undefined|blob)/);
+});
+
 for (const stub of ["no-cache", "quota", "quota-later"]) {
   test(`a cache that fails (${stub}) is a warning, not an error, and costs no second download`, async () => {
     const from = world.requests.length;
     const warnings = await page.evaluate(async (stub) => {
-      const model = await rillm.load(MODEL, { workerUrl: `/odd/worker-${stub}.js`, wasmUrl: "/pkg/rillm_wasm_bg.wasm" });
+      const model = await rillm.load(MODEL, { workerUrl: `/odd/worker-${stub}.js`, wasmUrl: "/pkg/" });
       const { tokens } = await model.complete("Hello", FAST).result;
       if (tokens.length === 0) throw new Error("no token");
       model.dispose();
@@ -184,9 +221,27 @@ test("a worker or a wasm file that is not there is said so", async () => {
     await codeOf(rillm.load(MODEL, { workerUrl: "http://localhost:1/worker.js" })),
     await codeOf(rillm.load(MODEL, { wasmUrl: "/odd/nothing.wasm" })),
     await codeOf(rillm.load(MODEL, { onProgress: () => { throw new RangeError("mine"); } })),
+    await rillm.load(MODEL, { onProgress: () => { throw undefined; } }).then(() => "no error", (error) => String(error)),
   ]);
-  assert.deepEqual(codes, ["no-worker", "no-worker", "no-wasm", "RangeError: mine"]);
+  assert.deepEqual(codes, ["no-worker", "no-worker", "no-wasm", "RangeError: mine", "undefined"]);
 });
+
+for (const [what, script] of [["says nothing", "unrelated"], ["says something else", "chatty"]]) {
+  test(`a worker that is another script, and ${what}, is refused after a while`, async () => {
+    const late = await world.open("/blank");
+    await late.clock.install();
+    await late.evaluate(async (script) => {
+      const { load } = await import("/pkg/index.js");
+      window.ended = null;
+      load("/models/x.gguf", { workerUrl: `/odd/stub-${script}.js` }).catch((error) => (window.ended = `${error.code}: ${error.message}`));
+    }, script);
+    await late.clock.runFor(20_000);
+    assert.equal(await late.evaluate(() => window.ended), null); // a slow connection has its time
+    await late.clock.runFor(11_000);
+    assert.match(await late.evaluate(() => window.ended), new RegExp(`^no-worker: .*/odd/stub-${script}\\.js was started, but is not the package's worker`));
+    await late.context().close();
+  });
+}
 
 test("it works under a strict policy, without blob: workers", async () => {
   const strict = await openApi(world, { path: "/strict", load: {} });

@@ -47,7 +47,7 @@ test("axe finds what is wrong", async () => {
 test("picker, crashed load, loading, error", async () => {
   const page = await world.open("/");
   await check(page, "picker");
-  await page.evaluate(() => localStorage.setItem("rillm.loading", JSON.stringify({ label: "A model" })));
+  await page.evaluate(() => localStorage.setItem("rillm.loading.x", JSON.stringify({ label: "A model" })));
   await page.goto(`${world.url}/?autoload=1`);
   await page.getByTestId("crashed").waitFor();
   await check(page, "crashed");

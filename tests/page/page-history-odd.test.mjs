@@ -89,8 +89,10 @@ test("stored nonsense does no harm", async () => {
   await database("store.put(value, 'x')", { ...odd, id: "x", updated: Number.NaN });
   await database("store.put(value, 'y')", 5);
   await page.evaluate(() => {
-    localStorage.setItem("rillm.loading", JSON.stringify({ label: { toString: 1 } }));
-    localStorage.setItem("rillm.left", JSON.stringify({ id: 5 }));
+    localStorage.setItem("rillm.loading.x", JSON.stringify({ label: { toString: 1 } }));
+    localStorage.setItem("rillm.left.x", JSON.stringify({ conversation: { id: 5 }, base: "x" }));
+    localStorage.setItem("rillm.left.y", "{");
+    sessionStorage.setItem("rillm.open", "{}");
   });
   await page.goto(`${world.url}/?autoload=1`);
   await page.getByTestId("input").waitFor({ timeout: 60_000 });

@@ -49,11 +49,11 @@ test("a conversation is kept across a reload, under its first message, without e
   assert.doesNotMatch(JSON.stringify([first, second]), /<\||\|>|endoftext|\uFFFD/);
 
   await page.reload();
+  await page.getByTestId("waiting-chat").waitFor(); // it is open again, and can be read before there is a model
+  assert.deepEqual(await texts(), shown);
   await page.getByTestId("history").click();
   assert.deepEqual(await titles(), ["Name a river. Only its name.", "What is the capital city of Japan?"]);
-  await page.getByTestId("history-open").first().click();
-  await page.getByTestId("waiting-chat").waitFor(); // it can be read before there is a model
-  assert.deepEqual(await texts(), shown);
+  await page.getByTestId("history-close").click();
   await load();
   assert.deepEqual(await texts(), shown);
   await ask(page, "Thank you.", 3);
@@ -133,11 +133,12 @@ test("a tab that is closed in the middle of an answer keeps its beginning", asyn
   const [last] = await until((list) => list[0].title === "Write a long story about a river.");
   assert.deepEqual(last.turns.map((turn) => turn.role), ["user", "assistant"]);
   assert.ok(last.turns[1].finish === "abort" && last.turns[1].text.length > 20, JSON.stringify(last));
-  await page.evaluate(() => localStorage.clear());
-  await page.getByTestId("history").click();
-  await page.getByTestId("history-open").first().click();
   await page.getByTestId("waiting-close").click();
   assert.equal(await page.getByTestId("waiting-chat").count(), 0);
+  await page.reload(); // what was closed stays closed
+  await page.getByTestId("history").click();
+  await page.getByTestId("history-open").first().click();
+  await page.getByTestId("waiting-chat").waitFor();
   await page.context().close();
 });
 

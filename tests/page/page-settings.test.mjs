@@ -16,9 +16,9 @@ const number = (text) => Number(text.replace(/[^\d.]/g, ""));
 
 test("settings hold, say what they do, refuse what makes no sense, and outlive the page", async () => {
   await page.getByTestId("settings").click();
-  const names = ["temperature", "topK", "topP", "minP", "repetitionPenalty", "maxTokens", "seed"];
+  const names = ["temperature", "topK", "topP", "minP", "repetitionPenalty", "maxTokens", "seed", "contextLength"];
   for (const name of names) assert.match(await page.locator(`#meaning-${name}`).textContent(), /^[A-Z].{25,110}\.$/, name);
-  for (const [name, odd] of [["temperature", "-1"], ["temperature", "hot"], ["topK", "1.5"], ["topP", "1.01"], ["minP", ""], ["repetitionPenalty", "0"], ["maxTokens", "0"], ["seed", "4294967296"]]) {
+  for (const [name, odd] of [["temperature", "-1"], ["temperature", "hot"], ["topK", "1.5"], ["topP", "1.01"], ["minP", ""], ["repetitionPenalty", "0"], ["maxTokens", "0"], ["seed", "4294967296"], ["contextLength", "15"], ["contextLength", "many"]]) {
     const field = page.getByTestId(`setting-${name}`);
     const before = await field.inputValue();
     await field.fill(odd);
@@ -32,7 +32,7 @@ test("settings hold, say what they do, refuse what makes no sense, and outlive t
   await page.getByTestId("setting-topP").fill("nonsense");
   await page.getByTestId("setting-system").fill("You are brief.");
   const stored = await page.evaluate(() => JSON.parse(localStorage.getItem("rillm.settings")));
-  assert.deepEqual(stored, { temperature: 0.7, topK: 20, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 7, seed: 42, system: "You are brief." });
+  assert.deepEqual(stored, { temperature: 0.7, topK: 20, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 7, seed: 42, contextLength: null, system: "You are brief." });
   await page.getByTestId("settings-close").click();
   assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "settings");
   await ask(page, "What is photosynthesis?");
@@ -44,7 +44,7 @@ test("settings hold, say what they do, refuse what makes no sense, and outlive t
   assert.equal(await page.getByTestId("setting-maxTokens").inputValue(), "7");
   await page.getByTestId("setting-topP").fill("2");
   await page.getByTestId("settings-reset").click();
-  assert.deepEqual(await Promise.all(names.map((name) => page.getByTestId(`setting-${name}`).inputValue())), ["0.2", "40", "0.9", "0.05", "1.1", "512", ""]);
+  assert.deepEqual(await Promise.all(names.map((name) => page.getByTestId(`setting-${name}`).inputValue())), ["0.2", "40", "0.9", "0.05", "1.1", "512", "", ""]);
   assert.equal(await page.getByTestId("problem-topP").count(), 0);
   assert.equal(await page.getByTestId("setting-system").inputValue(), "");
   await page.keyboard.press("Escape");
@@ -82,6 +82,7 @@ test("a model file can be dropped anywhere", async () => {
 });
 
 test("the numbers explain themselves, and agree with each other", async () => {
+  await page.getByTestId("new-chat").click();
   await page.getByTestId("settings").click();
   await page.getByTestId("setting-maxTokens").fill("60");
   await page.getByTestId("settings-close").click();
@@ -92,12 +93,12 @@ test("the numbers explain themselves, and agree with each other", async () => {
   });
   await ask(page, "Explain in several sentences how a river is made.");
   const read = await page.getByTestId("explain-prefill").textContent();
-  const [, tokens, time, speed] = /Reading (\d+) tokens took ([\d.]+)\ss: ([\d.,]+) tokens\/s, all at once, limited by arithmetic/.exec(read);
+  const [, tokens, time, speed] = /Reading (\d+) tokens took ([\d.]+)\ss: ([\d.,]+) tokens\/s, many at once, limited by arithmetic/.exec(read);
   assert.ok(Math.abs(tokens / time / number(speed) - 1) < 0.15, read);
   const written = await page.getByTestId("explain-decode").textContent();
-  const [, made, ms, rate, size, bandwidth] = /Writing (\d+) tokens after the first took ([\d.]+)\ss: ([\d.]+) tokens\/s, one at a time\. Each token reads all ([\d.]+) MB of weights, about ([\d.]+) GB\/s/.exec(written);
+  const [, made, ms, rate, size, bandwidth] = /Writing (\d+) tokens after the first took ([\d.]+)\ss: ([\d.]+) tokens\/s, one at a time\. Each token reads up to ([\d.]+) MB of weights, so up to ([\d.]+) GB\/s of memory\.$/.exec(written);
   assert.ok(Math.abs(made / ms / rate - 1) < 0.05, written);
-  assert.ok(Math.abs(size * rate / 1000 - bandwidth) < 0.1, written);
+  assert.ok(Math.abs(size * rate / 1000 - bandwidth) < 0.15, written);
   assert.equal(Number(rate), number(await page.getByTestId("decode-rate").textContent()));
   const points = await page.evaluate(() => points);
   assert.ok(points.length >= 2 && points.at(-1)[1] > 20, JSON.stringify(points));

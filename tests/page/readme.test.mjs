@@ -111,6 +111,27 @@ test("the table of errors has every code, and no other", () => {
   for (const [code, meaning, way] of table) assert.ok(meaning.length > 5 && way.length > 5, code);
 });
 
+test("the formats, tokenizers and architectures in both READMEs are those of the engine", () => {
+  const source = (name) => fs.readFileSync(at(`src/${name}`), "utf8");
+  const all = (text, pattern) => [...text.matchAll(pattern)].map(([, name]) => name);
+  const names = [
+    ...all(/const NAMES: [^]*?\];/.exec(source("tokenizer/pretokenize.rs"))[0], /\("([\w-]+)", /g).map((name) => `\`${name}\``),
+    ...all(/const fn name\([^]*?\n    \}/.exec(source("quant.rs"))[0], /=> "(\w+)"/g),
+    ...all(/ARCHITECTURES[^]*?\];/.exec(source("model/config.rs"))[0], /"(\w+)"/g).map((name) => `\`${name}\``),
+  ];
+  assert.ok(names.length >= 6 + 11 + 2, names.join());
+  for (const readme of [README, fs.readFileSync(at("README.md"), "utf8")]) assert.deepEqual(names.filter((name) => !readme.includes(name)), []);
+});
+
+test("the tools' versions in the README are those that are asked for", () => {
+  const readme = fs.readFileSync(at("README.md"), "utf8");
+  const [, rust] = /^rust-version = "(.+)"$/m.exec(fs.readFileSync(at("Cargo.toml"), "utf8"));
+  const { node } = JSON.parse(fs.readFileSync(at("package.json"), "utf8")).engines;
+  assert.equal(node, JSON.parse(fs.readFileSync(at("node_modules/vite/package.json"), "utf8")).engines.node);
+  const [, first, second] = /^\^(\d+\.\d+)\.0 \|\| >=(\d+\.\d+)\.0$/.exec(node);
+  assert.ok(readme.includes(`Rust ${rust} or later`) && readme.includes(`Node.js ${first} or ${second} or later`));
+});
+
 test("the policy in the README is the one that is tried out", () => {
   assert.deepEqual(blocks.filter(({ language }) => language === "text").map(({ text }) => text.trim()), [STRICT]);
 });

@@ -29,12 +29,16 @@ export class Connection {
   #next = 1;
   #callers = new Map<number, Caller>();
   #watch = new AbortController();
+  #silence: ReturnType<typeof setTimeout>;
   #loading: { resolve(loaded: LoadedModel): void; reject(error: unknown): void; progress(progress: LoadProgress): void } | null = null;
 
   /** Starts the worker. */
   constructor(url: string | undefined) {
     this.#worker = startWorker(url);
-    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#take(data);
+    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker | null | undefined>) => data?.kind !== undefined && this.#take(data);
+    // A script that is not ours starts without an error, and never says a word.
+    const silent = `${url ?? "the worker"} was started, but is not the package's worker: it said nothing for ${SILENCE_MS / 1000} seconds; ${WORKER_HINT}`;
+    this.#silence = setTimeout(() => this.end(new RillmError("no-worker", silent)), SILENCE_MS);
     this.#worker.onmessageerror = () => this.end(new RillmError("crashed", "a message of the worker could not be read"));
     this.#worker.onerror = (event) => {
       event.preventDefault?.(); // whoever waits is told; it need not be an error of the page's as well
@@ -73,13 +77,15 @@ export class Connection {
     if (this.#callers.has(id)) this.#send({ kind: "abort", id });
   }
 
-  /** Ends the worker; who waits, and whoever comes later, gets `error`. A load is rejected with `reason` instead, if given. */
-  end(error: RillmError, reason: unknown = error): void {
+  /** Ends the worker; who waits, and whoever comes later, gets `error`. A load is rejected with the `reason` instead, if given. */
+  end(error: RillmError, instead?: { reason: unknown }): void {
     if (this.#ended !== null) return;
     this.#ended = error;
+    this.memoryBytes = 0; // it goes with the worker
+    clearTimeout(this.#silence);
     this.#worker.terminate();
     this.#watch.abort();
-    this.#loading?.reject(reason);
+    this.#loading?.reject(instead === undefined ? error : instead.reason);
     this.#loading = null;
     const callers = [...this.#callers.values()];
     this.#callers.clear();
@@ -101,6 +107,7 @@ export class Connection {
     switch (message.kind) {
       case "started":
         this.#started = true;
+        clearTimeout(this.#silence);
         break;
       case "holds":
         this.#watchLock(message.lock);
@@ -109,7 +116,7 @@ export class Connection {
         try {
           this.#loading?.progress(message.progress);
         } catch (error) {
-          this.end(new RillmError("disposed", "the load's onProgress threw"), error);
+          this.end(new RillmError("disposed", "the load's onProgress threw"), { reason: error });
         }
         break;
       case "loaded":
@@ -132,6 +139,9 @@ export class Connection {
     }
   }
 }
+
+/** The worker's first word comes as soon as its scripts are there, which are small. */
+const SILENCE_MS = 30_000;
 
 const WORKER_HINT =
   "is worker.js there, of the page's own origin, allowed by its Content-Security-Policy (worker-src), and served with the " +

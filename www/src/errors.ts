@@ -54,7 +54,7 @@ export class RillmError extends Error {
   readonly code: ErrorCode;
 
   /** An error of that kind. */
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, options?: { cause?: unknown }) {
     super(message, options);
     this.name = "RillmError";
     this.code = code;
@@ -74,6 +74,24 @@ export function refusal(error: unknown): PlainError | null {
   if (!(error instanceof Error)) return null;
   const code = (error as { code?: unknown }).code;
   return typeof code === "string" ? { code: code as ErrorCode, message: error.message } : null;
+}
+
+/** What is wrong with a file, rather than with what is asked of it. */
+export const DAMAGED: readonly ErrorCode[] = ["not-gguf", "truncated", "malformed", "bad-shape", "missing-tensor", "missing-key", "bad-key"];
+const OF_A_FILE: readonly ErrorCode[] = [...DAMAGED, "unsupported-version", "unsupported-type", "unsupported-architecture", "unsupported-tokenizer", "bad-template", "io"];
+
+/** A refusal of a file, with the file's name in front. */
+export function named(error: unknown, name: string | undefined): unknown {
+  const known = refusal(error);
+  if (known === null || name === undefined || !OF_A_FILE.includes(known.code)) return error;
+  return new RillmError(known.code, `${name}: ${known.message}`, { cause: error });
+}
+
+/** Any value inside a message, also one that can't become a text. */
+export function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value === "bigint") return `the BigInt ${value}`;
+  return value === null || typeof value !== "object" ? String(value) : Array.isArray(value) ? "a list" : "an object";
 }
 
 /** Any thrown value as a sentence. */

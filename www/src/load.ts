@@ -1,7 +1,7 @@
 // `load`: checks the options, starts a worker, and waits for the model.
 
 import { Connection } from "./connection.js";
-import { RillmError } from "./errors.js";
+import { RillmError, shown } from "./errors.js";
 import { Model, checkSignal } from "./model.js";
 import { pageUrl, toWire } from "./source.js";
 import type { LoadOptions, ModelInfo, ModelSource } from "./types.js";
@@ -13,7 +13,7 @@ export async function open(source: ModelSource, options: LoadOptions, variant?: 
   const wire = toWire(source);
   signal?.throwIfAborted();
   const connection = new Connection(workerUrl);
-  const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), signal?.reason);
+  const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), { reason: signal?.reason as unknown });
   signal?.addEventListener("abort", abort, { once: true });
   try {
     const engineOptions = contextLength === undefined ? {} : { contextLength };
@@ -36,8 +36,8 @@ function check(options: LoadOptions) {
   if (unknown !== undefined) throw new RillmError("unknown-option", `there is no load option ${JSON.stringify(unknown)}; there are ${NAMES.join(", ")}`);
   const { backend, threads, contextLength, cache, onProgress } = options;
   // JavaScript callers have no types to hold them back.
-  if (threads !== undefined && !(whole(threads) && threads <= MOST_THREADS)) throw new RillmError("bad-option", `threads must be a whole number from 1 to ${MOST_THREADS}, not ${String(threads)}`);
-  if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${String(contextLength)}`);
+  if (threads !== undefined && !(whole(threads) && threads <= MOST_THREADS)) throw new RillmError("bad-option", `threads must be a whole number from 1 to ${MOST_THREADS}, not ${shown(threads)}`);
+  if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${shown(contextLength)}`);
   if (cache !== undefined && typeof cache !== "boolean") throw new RillmError("bad-option", "cache must be true or false");
   if (onProgress !== undefined && typeof onProgress !== "function") throw new RillmError("bad-option", "onProgress must be a function");
   return {
@@ -47,8 +47,8 @@ function check(options: LoadOptions) {
     contextLength,
     threads,
     place: choose(backend ?? "auto"),
-    workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl),
-    wasmUrl: options.wasmUrl === undefined ? undefined : pageUrl(options.wasmUrl),
+    workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl, "workerUrl"),
+    wasmUrl: options.wasmUrl === undefined ? undefined : pageUrl(options.wasmUrl, "wasmUrl"),
   };
 }
 
@@ -65,6 +65,6 @@ function choose(backend: string): Pick<ModelInfo, "backend" | "backendReason" | 
     case "webgpu":
       throw new RillmError("not-supported", "the backend webgpu is not supported yet: leave backend out, or give \"wasm\"");
     default:
-      throw new RillmError("bad-option", `backend must be "auto", "webgpu" or "wasm", not ${JSON.stringify(backend)}`);
+      throw new RillmError("bad-option", `backend must be "auto", "webgpu" or "wasm", not ${shown(backend)}`);
   }
 }

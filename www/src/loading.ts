@@ -1,7 +1,7 @@
 // The worker's half of `load`: from a source to an engine.
 
 import { Keeper, cacheable, dropFromCache, fromCache } from "./cache.js";
-import { refusal } from "./errors.js";
+import { DAMAGED, named, refusal } from "./errors.js";
 import { Progress } from "./progress.js";
 import type { LoadRequest } from "./protocol.js";
 import { fetchModel, openBlob, openResponse, type Opened } from "./source.js";
@@ -35,8 +35,10 @@ async function loadUrl(url: string, started: Started, request: LoadRequest, post
     try {
       return await read(openResponse(url, kept), "cache", started, request, post, null);
     } catch (error) {
-      if (refusal(error) === null) throw error;
-      await dropFromCache(url); // damaged on disk, or an older file than the server's: once more from the server
+      const code = refusal(error)?.code;
+      // Damaged on disk, or no longer to be read (`network`): once more from the server. Whatever else is refused is refused for another reason.
+      if (code === undefined || !(code === "network" || DAMAGED.includes(code))) throw error;
+      await dropFromCache(url);
     }
   }
   const response = await fetchModel(url, keep);
@@ -73,6 +75,6 @@ async function read(
     return engine;
   } catch (error) {
     if (!taken && refusal(error) !== null) loader.free(); // after a crash nothing of it can be called any more
-    throw error;
+    throw named(error, opened.name);
   }
 }

@@ -2,11 +2,11 @@
 // A loaded model as the page sees it. The reference is for projects whose own `lib` has no `Symbol.dispose`.
 
 import type { Connection, LoadedModel } from "./connection.js";
-import { RillmError } from "./errors.js";
+import { RillmError, shown } from "./errors.js";
 import { plain, tagOf } from "./plain.js";
 import type { Call, Prompt, Reply } from "./protocol.js";
 import { TextStream } from "./stream.js";
-import type { ChatMessage, GenerationOptions, ModelInfo, Score, Warning } from "./types.js";
+import type { ChatMessage, ChatOptions, CompleteOptions, GenerationOptions, ModelInfo, Score, Warning } from "./types.js";
 
 type Place = Pick<ModelInfo, "backend" | "backendReason" | "adapter">;
 
@@ -37,7 +37,7 @@ export class Model {
    * Answers a chat. The stream rejects with `no-chat-template` if the file has none (a base model: use {@link complete}), and with
    * `prompt-too-long`, `bad-messages`, `bad-option`, `unknown-option`, `disposed` or `crashed`.
    */
-  chat(messages: readonly ChatMessage[], options: GenerationOptions = {}): TextStream {
+  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): TextStream {
     return generate(this, () => {
       if (!Array.isArray(messages)) throw new RillmError("bad-messages", "the messages must be a list of { role, content }");
       return { messages: plain(messages, "bad-messages", "the messages") };
@@ -45,7 +45,7 @@ export class Model {
   }
 
   /** Continues a text; begins it with the file's BOS token, if the file says so. */
-  complete(text: string, options: GenerationOptions = {}): TextStream {
+  complete(text: string, options: CompleteOptions = {}): TextStream {
     return generate(this, () => ({ text: checkText(text) }), options);
   }
 
@@ -134,26 +134,28 @@ function checkObject(options: unknown): GenerationOptions {
 export function checkSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
   if (tagOf(signal) === "AbortSignal") return signal as AbortSignal;
-  throw new RillmError("bad-option", "signal must be an AbortSignal");
+  throw new RillmError("bad-option", `signal must be an AbortSignal, not ${shown(signal)}`);
 }
 
 function checkText(text: unknown): string {
-  if (typeof text !== "string") throw new RillmError("bad-option", `the text must be a string, not ${text === null ? "null" : typeof text}`);
+  if (typeof text !== "string") throw new RillmError("bad-option", `the text must be a string, not ${shown(text)}`);
   return text;
 }
 
 function special(options: { special?: boolean }): boolean {
-  for (const [name, value] of Object.entries(options)) {
-    if (name !== "special") throw new RillmError("unknown-option", `there is no option ${JSON.stringify(name)} here; there is special`);
-    if (value !== undefined && typeof value !== "boolean") throw new RillmError("bad-option", "special must be true or false");
-  }
-  return options.special ?? false;
+  const given: object = checkObject(options);
+  const other = Object.keys(given).find((name) => name !== "special");
+  if (other !== undefined) throw new RillmError("unknown-option", `there is no option ${shown(other)} here; there is special`);
+  const { special = null } = given as { special?: unknown };
+  if (special !== null && typeof special !== "boolean") throw new RillmError("bad-option", `special must be true or false, not ${shown(special)}`);
+  return special ?? false;
 }
 
 function checkIds(ids: ArrayLike<number>): Uint32Array {
-  if (typeof ids !== "object" || ids === null || typeof ids.length !== "number") throw new RillmError("bad-token", "the ids must be a list of numbers");
-  const list = Array.from(ids);
-  const odd = list.find((id) => typeof id !== "number" || id >>> 0 !== id);
-  if (odd !== undefined || list.includes(undefined as unknown as number)) throw new RillmError("bad-token", `${String(odd)} is not a token id`);
-  return Uint32Array.from(list);
+  // More than a list can hold would be an error of another kind.
+  if (typeof ids !== "object" || ids === null || !(ids.length < 2 ** 32)) throw new RillmError("bad-token", "the ids must be a list of numbers");
+  const list: unknown[] = Array.from(ids);
+  const odd = list.findIndex((id) => typeof id !== "number" || id >>> 0 !== id);
+  if (odd >= 0) throw new RillmError("bad-token", `${shown(list[odd])} is not a token id`);
+  return Uint32Array.from(list as number[]);
 }

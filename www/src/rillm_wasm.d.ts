@@ -30,6 +30,7 @@ export interface Engine {
 }
 
 export interface Generation {
+  promptTokens(): number;
   step(): Promise<EngineStep>;
   abort(): void;
   script(ids: Uint32Array): void;

@@ -1,6 +1,6 @@
 // A model file as a stream of bytes. `toWire` runs on the page, `openSource` in the worker.
 
-import { RillmError, describe } from "./errors.js";
+import { RillmError, describe, shown } from "./errors.js";
 import { tagOf } from "./plain.js";
 import type { ModelSource } from "./types.js";
 
@@ -11,19 +11,22 @@ export type WireSource = { kind: "url"; url: string } | { kind: "blob"; blob: Bl
 const PIECE = 4 << 20;
 
 /** Relative URLs are the page's, not the worker's. */
-export function pageUrl(url: URL | string): string {
+export function pageUrl(url: URL | string, what: string): string {
+  if (typeof url !== "string" && tagOf(url) !== "URL") throw new RillmError("bad-option", `${what} must be a URL or a string, not ${shown(url)}`);
+  // It would be the page itself.
+  if (typeof url === "string" && url.trim() === "") throw new RillmError("bad-option", `${what} is an empty text; it must be a URL`);
   const base = globalThis.document?.baseURI ?? globalThis.location?.href;
   try {
     return new URL(url, base).href;
   } catch (error) {
-    throw new RillmError("bad-option", `${JSON.stringify(String(url))} is not a URL`, { cause: error });
+    throw new RillmError("bad-option", `${what} must be a URL, and ${shown(String(url))} is none`, { cause: error });
   }
 }
 
 /** Checks a source and makes it fit for a message. */
 export function toWire(source: ModelSource): WireSource {
   const tag = tagOf(source);
-  if (typeof source === "string" || tag === "URL") return { kind: "url", url: pageUrl(source as URL | string) };
+  if (typeof source === "string" || tag === "URL") return { kind: "url", url: pageUrl(source as URL | string, "the source") };
   if (tag === "Blob" || tag === "File") return { kind: "blob", blob: source as Blob };
   // A blob's bytes lie outside of this tab's heap: the caller keeps the buffer, and the worker never holds a second whole copy.
   if (tag === "ArrayBuffer") return blobOf(source as ArrayBuffer);
@@ -45,6 +48,8 @@ function blobOf(bytes: BlobPart): WireSource {
 
 /** A source that is being read. */
 export interface Opened {
+  /** What it is called, if anything: for errors. */
+  name: string | undefined;
   /** Bytes in all, if anybody says so: for the progress. */
   total: number | undefined;
   /** The same, if it can be relied on: for refusing a file early. */
@@ -55,7 +60,7 @@ export interface Opened {
 
 /** Reads a blob. */
 export function openBlob(blob: Blob): Opened {
-  return { total: blob.size, exactTotal: blob.size, pieces: piecesOf(blob) };
+  return { name: tagOf(blob) === "File" ? (blob as File).name : undefined, total: blob.size, exactTotal: blob.size, pieces: piecesOf(blob) };
 }
 
 async function* piecesOf(blob: Blob): AsyncGenerator<Uint8Array, void> {
@@ -92,7 +97,7 @@ export function openResponse(url: string, response: Response): Opened {
   // The length of an encoded body is not the file's; another origin's server may not even show that it encodes.
   const total = Number.isSafeInteger(length) && length >= 0 && !response.headers.has("content-encoding") ? length : undefined;
   const exactTotal = response.type === "cors" ? undefined : total;
-  return { total, exactTotal, pieces: bodyOf(url, response, total) };
+  return { name: url, total, exactTotal, pieces: bodyOf(url, response, total) };
 }
 
 async function* bodyOf(url: string, response: Response, total: number | undefined): AsyncGenerator<Uint8Array, void> {

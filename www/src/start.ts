@@ -120,8 +120,8 @@ function serving(worker: Worker, message: ToThread): Promise<void> {
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => reject(new Error("a worker did not start in time")), PATIENCE_MS);
     worker.onmessage = ({ data }: MessageEvent<FromThread>) => {
-      if (data.kind === "started") return worker.postMessage(message);
-      if (data.kind !== "serving" && data.kind !== "crashed") return;
+      if (data?.kind === "started") return worker.postMessage(message);
+      if (data?.kind !== "serving" && data?.kind !== "crashed") return;
       clearTimeout(late);
       if (data.kind === "serving") resolve();
       else reject(new Error(data.message));

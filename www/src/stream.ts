@@ -8,7 +8,7 @@ import type { Chunk, GenerationResult, Metrics } from "./types.js";
 export interface StreamStatus {
   /** Waiting for its turn, reading the prompt, writing the answer, or over. */
   phase: "queued" | "prefill" | "decode" | "ended";
-  /** Prompt tokens read so far. */
+  /** Prompt tokens read so far, those that the model's memory still held included; all of them from the first token on. */
   prefillDone: number;
   /** Prompt tokens in all; 0 while queued. */
   prefillTotal: number;
@@ -108,7 +108,8 @@ export class TextStream implements AsyncIterable<Chunk> {
         break;
       case "chunk":
         this.#chunks.push(reply.chunk);
-        this.#status = { ...this.#status, phase: "decode", metrics: reply.chunk.metrics };
+        // The prompt's last pass gives no word of its own, but the first token.
+        this.#status = { ...this.#status, phase: "decode", prefillDone: this.#status.prefillTotal, metrics: reply.chunk.metrics };
         this.#wake();
         break;
       case "generated":

@@ -51,6 +51,8 @@ export interface ModelInfo {
   bytes: number;
   /** Tokens that the model remembers, prompt and answer together. */
   contextLength: number;
+  /** Tokens that it was trained for: the most that `contextLength` can be. */
+  trainedContextLength: number;
   /** Tokens in the vocabulary. */
   vocabSize: number;
   /** Whether `chat` works; `complete` always does. */
@@ -65,7 +67,9 @@ export interface ModelInfo {
   simd: "relaxed" | "simd128";
   /** The GPU's name; null where none is used. */
   adapter: string | null;
-  /** Bytes of WebAssembly memory (and GPU buffers) in use, as of the last reply. */
+  /** Bytes of packed weights, the memory of a conversation, and buffers: the part of `memoryBytes` that the model itself takes. */
+  deviceBytes: number;
+  /** Bytes of WebAssembly memory (and GPU buffers) in use, as of the last reply; 0 once the model is disposed of. */
   memoryBytes: number;
 }
 
@@ -79,8 +83,8 @@ export interface TextPart {
 
 /** A message of a chat. */
 export interface ChatMessage {
-  /** Who says it: `system`, `user`, `assistant`, or what else the model's chat template knows. */
-  role: "system" | "user" | "assistant" | (string & {});
+  /** Who says it. A template that knows no `developer` gets `system`; what it does not know otherwise, it refuses or leaves out. */
+  role: "system" | "developer" | "user" | "assistant" | "tool";
   /** What is said; parts are joined. */
   content: string | readonly TextPart[];
 }
@@ -109,15 +113,23 @@ export interface GenerationOptions {
   ignoreEos?: boolean;
   /** Keep what the model's memory already holds of the prompt's beginning. Default true. */
   reusePrefix?: boolean;
-  /** Prompt tokens in one pass, 1 to 65536; an abort waits for one pass. Default 512. */
+  /** Prompt tokens in one pass at most, 1 to 65536; the processor takes no more than 32. An abort waits for one pass. Default 512. */
   chunkSize?: number;
   /** Report the natural log-probability of each token. Default false. */
   logprobs?: boolean;
   /** `complete` only: parse control tokens out of the text. Default false. */
   special?: boolean;
+  /** `chat` only: the last message is the beginning of the answer, and the answer goes on where that ends. Default false. */
+  continueAnswer?: boolean;
   /** Stops the generation, which then resolves with the partial text and `finishReason` `"abort"`. Default none. */
   signal?: AbortSignal;
 }
+
+/** Options of `chat`. */
+export type ChatOptions = Omit<GenerationOptions, "special">;
+
+/** Options of `complete`. */
+export type CompleteOptions = Omit<GenerationOptions, "continueAnswer">;
 
 /** How fast a generation is. Null where there is nothing to divide. */
 export interface Metrics {

@@ -130,6 +130,8 @@ async function run(engine: Engine, job: Job, call: Call): Promise<Reply> {
 }
 
 async function generate(generation: Generation, job: Job): Promise<GenerationResult> {
+  // A short prompt is read in one pass, which says nothing before the first token.
+  reply(job, { kind: "prefill", done: 0, total: generation.promptTokens(), metrics: UNBEGUN });
   for (;;) {
     if (job.aborted) generation.abort();
     const step: EngineStep = await generation.step();
@@ -145,14 +147,15 @@ async function generate(generation: Generation, job: Job): Promise<GenerationRes
   }
 }
 
+const UNBEGUN: Metrics = {
+  timeToFirstTokenMs: null, prefillTokens: 0, prefillMs: 0, prefillTokensPerSecond: null,
+  decodeTokens: 0, decodeMs: 0, decodeTokensPerSecond: null, forwardPasses: 0,
+};
+
 /** The result of a generation that was aborted before its turn. */
 function nothing(seed: number | undefined): GenerationResult {
-  const metrics: Metrics = {
-    timeToFirstTokenMs: null, prefillTokens: 0, prefillMs: 0, prefillTokensPerSecond: null,
-    decodeTokens: 0, decodeMs: 0, decodeTokensPerSecond: null, forwardPasses: 0,
-  };
   const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
-  return { text: "", tokens: [], finishReason: "abort", stopDetail: null, usage, metrics, seed: typeof seed === "number" ? seed : 0, warnings: [] };
+  return { text: "", tokens: [], finishReason: "abort", stopDetail: null, usage, metrics: UNBEGUN, seed: typeof seed === "number" ? seed : 0, warnings: [] };
 }
 
 post({ kind: "started" });

@@ -2,7 +2,7 @@
 //! same sums, whatever else is computed with it.
 
 use super::cache::Cache;
-use super::gemm::{AsF16, AsF32, Stored};
+use super::gemm::{AsF32, Stored};
 use super::simd::{Isa, Kernel};
 use super::vector::exp;
 use crate::ops::attend::{Params, TILE};
@@ -11,6 +11,22 @@ use std::ops::Range;
 /// From so many queries on, a tile's keys and values are widened to f32 once for all of them.
 const WIDEN_FOR: usize = 12;
 const EIGHTS: usize = TILE / 8;
+
+/// f16 as it is in the cache; what puts it right is multiplied to the other factor.
+struct Raw;
+impl Stored for Raw {
+    type T = u16;
+    #[inline(always)]
+    fn load<I: Isa>(isa: I, w: &[u16; 8]) -> I::F {
+        isa.load_f16_raw(w)
+    }
+    fn unit<I: Isa>() -> f32 {
+        I::F16_UNIT
+    }
+}
+
+/// The largest factor that times the unit is finite.
+const RAW_LIMIT: f32 = 32_768.0;
 
 /// Attention of some query heads.
 pub struct Attend<'a> {
@@ -43,6 +59,8 @@ struct Queries {
     dim: usize,
     /// Times the scale, [queries, dim].
     q: Vec<f32>,
+    /// Times the unit of what is in the cache.
+    q_raw: Vec<f32>,
     states: Vec<State>,
     /// The weighted sums of the values, [queries, dim / 8].
     sums: Vec<[f32; 8]>,
@@ -83,6 +101,7 @@ impl Kernel for Attend<'_> {
                 window,
                 dim,
                 q: vec![0.0; n * dim],
+                q_raw: Vec::new(),
                 states: vec![State { max: f32::NEG_INFINITY, sum: 0.0 }; n],
                 sums: vec![[0.0; 8]; n * dim / 8],
             };
@@ -90,15 +109,17 @@ impl Kernel for Attend<'_> {
                 let at = (i / mine.len() * p.heads + mine.start + i % mine.len()) * p.head_dim;
                 to.iter_mut().zip(&q[at..at + p.head_dim]).for_each(|(to, &x)| *to = x * p.scale);
             }
+            let widen_for = if queries.q.iter().all(|x| x.abs() <= RAW_LIMIT) { WIDEN_FOR } else { 0 };
+            queries.q_raw.extend(queries.q.iter().map(|x| x * I::F16_UNIT));
             for tile in first_tile..end.div_ceil(TILE) {
                 let tile = tile * TILE..(tile * TILE + TILE).min(end);
                 let (keys, values) = cache.tile(kv_head, &tile);
-                if queries.that_see(&tile).len() >= WIDEN_FOR {
+                if queries.that_see(&tile).len() >= widen_for {
                     widen(isa, keys, &mut wide_keys);
                     widen(isa, values, &mut wide_values);
                     one_tile::<I, AsF32>(isa, &mut queries, tile, &wide_keys, &wide_values);
                 } else {
-                    one_tile::<I, AsF16>(isa, &mut queries, tile, keys, values);
+                    one_tile::<I, Raw>(isa, &mut queries, tile, keys, values);
                 }
             }
             for (i, (state, sums)) in queries.states.iter().zip(queries.sums.chunks_exact(dim / 8)).enumerate() {
@@ -121,14 +142,23 @@ fn widen<I: Isa>(isa: I, from: &[[u16; 8]], to: &mut Vec<[f32; 8]>) {
 #[inline(always)]
 fn one_tile<I: Isa, S: Stored>(isa: I, queries: &mut Queries, tile: Range<usize>, keys: &[[S::T; 8]], values: &[[S::T; 8]]) {
     let mut at = queries.that_see(&tile);
+    macro_rules! few {
+        ($queries:expr, $vectors:expr, $wide:expr) => {
+            if I::WIDE {
+                few::<I, S, $queries, $wide>(isa, queries, at.start, &tile, keys, values)
+            } else {
+                few::<I, S, $queries, $vectors>(isa, queries, at.start, &tile, keys, values)
+            }
+        };
+    }
     while at.len() >= 4 {
-        few::<I, S, 4, 1>(isa, queries, at.start, &tile, keys, values);
+        few!(4, 1, 2);
         at.start += 4;
     }
     match at.len() {
-        1 => few::<I, S, 1, 4>(isa, queries, at.start, &tile, keys, values),
-        2 => few::<I, S, 2, 2>(isa, queries, at.start, &tile, keys, values),
-        3 => few::<I, S, 3, 1>(isa, queries, at.start, &tile, keys, values),
+        1 => few!(1, 4, 4),
+        2 => few!(2, 2, 4),
+        3 => few!(3, 1, 2),
         _ => {}
     }
 }
@@ -145,9 +175,10 @@ fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
     values: &[[S::T; 8]],
 ) {
     let dim = queries.dim;
+    let q = if S::unit::<I>() == 1.0 { &queries.q } else { &queries.q_raw };
     let q: [&[f32]; Q] = std::array::from_fn(
         #[inline(always)]
-        |i| &queries.q[(first + i) * dim..(first + i + 1) * dim],
+        |i| &q[(first + i) * dim..(first + i + 1) * dim],
     );
     let seen = queries.visible(first, tile).start - tile.start..queries.visible(first + Q - 1, tile).end - tile.start;
     let eights = seen.start / 8..seen.end.div_ceil(8);
@@ -167,7 +198,7 @@ fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
     for i in 0..Q {
         let mine = queries.visible(first + i, tile);
         let mine = mine.start - tile.start..mine.end - tile.start;
-        factors[i] = softmax(isa, &mut scores[i], &eights, &mine, &mut queries.states[first + i]);
+        factors[i] = softmax(isa, &mut scores[i], &eights, &mine, &mut queries.states[first + i], S::unit::<I>());
     }
 
     let sums = &mut queries.sums[first * dim / 8..(first + Q) * dim / 8];
@@ -192,6 +223,11 @@ fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
     at: usize,
 ) {
     let dim = q[0].len();
+    // of the same length as far as the compiler can see: no check within the loop
+    let q: [&[f32]; Q] = std::array::from_fn(
+        #[inline(always)]
+        |i| &q[i][..dim],
+    );
     let keys: [&[[S::T; 8]]; W] = std::array::from_fn(
         #[inline(always)]
         |w| &keys[w * dim..(w + 1) * dim],
@@ -212,9 +248,9 @@ fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
     }
 }
 
-/// Scores to weights, zero where the query does not see; how much what was before counts from now on, and how much this tile does.
+/// Scores to weights times `unit`, zero where the query does not see; how much what was before counts from now on, and how much this tile does.
 #[inline(always)]
-fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize>, seen: &Range<usize>, state: &mut State) -> (f32, f32) {
+fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize>, seen: &Range<usize>, state: &mut State, unit: f32) -> (f32, f32) {
     let mine = seen.start / 8..seen.end.div_ceil(8);
     scores[mine.start][..seen.start % 8].fill(f32::NEG_INFINITY);
     if !seen.end.is_multiple_of(8) {
@@ -236,8 +272,10 @@ fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize
         scores[mine.end - 1][seen.end % 8..].fill(0.0);
     }
     let mut total = isa.splat(0.0);
-    for eight in &scores[mine] {
-        total = isa.add(total, isa.load(eight));
+    for eight in &mut scores[mine] {
+        let weights = isa.load(eight);
+        total = isa.add(total, weights);
+        isa.store(isa.mul(weights, isa.splat(unit)), eight);
     }
     let total = isa.sum(total);
     let new_max = if max > state.max { max } else { state.max };
@@ -262,14 +300,16 @@ fn weighted<I: Isa, S: Stored, const Q: usize, const W: usize>(
     d: usize,
     factors: &[(f32, f32); Q],
 ) {
+    let rows = &values[seen.start * eights..seen.end * eights];
     let weights: [&[f32]; Q] = std::array::from_fn(
         #[inline(always)]
-        |i| &weights[i].as_flattened()[seen.clone()],
+        |i| &weights[i].as_flattened()[seen.start..][..seen.len()],
     );
     let mut acc = [[isa.splat(0.0); W]; Q];
-    for (n, row) in values[seen.start * eights..seen.end * eights].chunks_exact(eights).enumerate() {
+    for n in 0..seen.len() {
+        let row = &rows[n * eights + d..][..W];
         for w in 0..W {
-            let v = S::load(isa, &row[d + w]);
+            let v = S::load(isa, &row[w]);
             for i in 0..Q {
                 acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(weights[i][n]), v));
             }

@@ -179,7 +179,7 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A pool of so many threads, at least 1 and at most [`MOST`]; fewer where the system gives no more. In wasm they must still take their
+    /// A pool of so many threads, at least 1 and at most 64; fewer where the system gives no more. In wasm they must still take their
     /// [`Seat`]s; until then the caller does all the work.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {

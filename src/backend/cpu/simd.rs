@@ -55,6 +55,11 @@ pub trait Isa: Copy + 'static {
     /// Its name in `info`.
     const NAME: &'static str;
 
+    /// Whether there are 16 registers of eight f32, or half as many.
+    const WIDE: bool;
+    /// A power of two, see [`load_f16_raw`](Self::load_f16_raw).
+    const F16_UNIT: f32;
+
     /// The proof that the processor has it, if it does.
     fn detect() -> Option<Self>;
     /// Runs a kernel with the instruction set switched on.
@@ -67,6 +72,8 @@ pub trait Isa: Copy + 'static {
     fn load(self, x: &[f32; 8]) -> Self::F;
     fn store(self, v: Self::F, to: &mut [f32; 8]);
     fn load_f16(self, x: &[u16; 8]) -> Self::F;
+    /// f16 as they are widened most cheaply: times [`F16_UNIT`](Self::F16_UNIT) they are right. Exact.
+    fn load_f16_raw(self, x: &[u16; 8]) -> Self::F;
     fn load_bf16(self, x: &[u16; 8]) -> Self::F;
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;

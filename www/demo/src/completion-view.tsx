@@ -4,7 +4,7 @@ import { canUndo, edit, goOn, paper, undo, whole } from "./completion.js";
 import { CopyButton } from "./copy-button.js";
 import { Notice } from "./notice.js";
 import { stage } from "./state.js";
-import { busy, live, numbers, stop } from "./work.js";
+import { busy, live, numbers, reading, stop } from "./work.js";
 
 /** A sheet of paper on which the person and the model write in turn. */
 export function CompletionView() {
@@ -88,7 +88,6 @@ function Result() {
 /** The only part that is drawn again while it grows. */
 function Growing() {
   if (live.value === null) return null;
-  const { phase, prefillDone, prefillTotal } = numbers.value;
-  if (live.value === "") return <span class="waiting">{phase === "prefill" && prefillTotal > 0 ? ` Reading ${prefillDone} of ${prefillTotal} tokens` : " Reading"}<span class="dots" aria-hidden="true" /></span>;
+  if (live.value === "") return <span class="waiting">{` ${reading(numbers.value)}`}<span class="dots" aria-hidden="true" /></span>;
   return <span class="growing">{live.value}</span>;
 }

@@ -1,9 +1,10 @@
-// Conversations, kept in this browser's IndexedDB.
+// Conversations, kept in this browser's IndexedDB. Two tabs may have the same one open: whoever finds, when writing, that the other has gone
+// on with it meanwhile keeps its own as a copy. So no answer is lost, no tab has to wait for another, and none needs to know of another.
 
 import { signal } from "@preact/signals";
 import { createStore, del, set, update, values, type UseStore } from "idb-keyval";
 import type { FinishReason } from "rillm";
-import { readStored, writeStored } from "./storage.js";
+import { newId, readStored, storedKeys, writeStored } from "./storage.js";
 
 /** A message as it is kept. */
 export interface StoredTurn {
@@ -14,6 +15,8 @@ export interface StoredTurn {
   tokens?: number;
   rate?: number | null;
   seed?: number;
+  /** The context was full: it can't go on. */
+  full?: boolean;
 }
 
 export interface Conversation {
@@ -24,6 +27,8 @@ export interface Conversation {
   /** Milliseconds since 1970. */
   updated: number;
   turns: StoredTurn[];
+  /** Which page wrote it. */
+  by?: string;
 }
 
 /** The latest first. */
@@ -33,8 +38,18 @@ export const kept = signal(true);
 /** The one that was deleted last and can come back. */
 export const deleted = signal<Conversation | null>(null);
 
-/** Where a page that ends leaves what it could not write any more. */
-const LEFT = "rillm.left";
+/** This page, among those that write. */
+const ME = newId();
+/** Where a page that ends leaves what it could not write any more, and from which state it went on. */
+const LEFT = "rillm.left.";
+
+/** How this page goes on with a conversation: from which state, by its time, and under which name, which is another once it is a copy. */
+interface Line {
+  readonly base: number | undefined;
+  id: string;
+}
+/** Of each conversation that this page opened or began. */
+const lines = new Map<string, Line>();
 
 let store: UseStore | null = null;
 let queue: Promise<void> = Promise.resolve();
@@ -53,26 +68,72 @@ export async function readHistory(): Promise<void> {
   }
 }
 
-/** Keeps a conversation, new or changed. */
-export function keep(conversation: Conversation): void {
+/** From here on this page goes on with the conversation as it is there. */
+export function goOnFrom({ id, updated }: Conversation): void {
+  lines.set(id, { base: updated, id });
+}
+
+/** Whether it is what this page opened or wrote last. */
+export function isKnown({ id, updated, by }: Conversation): boolean {
+  return by === ME || lines.get(id)?.base === updated;
+}
+
+/** Keeps a conversation, new or changed; `parted` is told of the copy if another tab has gone on with it. */
+export function keep(conversation: Conversation, parted: (copy: Conversation) => void = () => undefined): void {
+  put({ ...conversation, by: ME }, lineOf(conversation.id), parted);
+}
+
+function lineOf(id: string): Line {
+  const line = lines.get(id) ?? { base: undefined, id };
+  lines.set(id, line);
+  return line;
+}
+
+function put(mine: Conversation, line: Line, parted: (copy: Conversation) => void): void {
+  const now = (): Conversation => (line.id === mine.id ? mine : { ...mine, id: line.id, title: copyTitle(mine) });
+  show(now());
+  write(async (store) => {
+    const found: { other?: Conversation } = {};
+    await update<unknown>(line.id, (there) => {
+      if (!isConversation(there) || there.by === mine.by || there.updated === line.base) return now();
+      return (found.other = there);
+    }, store);
+    if (found.other === undefined) return;
+    const copy = { ...mine, id: newId(), title: copyTitle(mine) };
+    line.id = copy.id;
+    await set(copy.id, copy, store);
+    show(found.other);
+    show(copy);
+    parted(copy);
+    void readHistory(); // what this page has written meanwhile may stand under the other's name
+  });
+}
+
+const copyTitle = ({ title }: Conversation): string => `${title} (2)`;
+
+function show(conversation: Conversation): void {
   conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)].sort(latestFirst);
-  write((store) => set(conversation.id, conversation, store));
 }
 
 /** Keeps a conversation of a page that ends: the database is too slow for that, so the next page writes it there. */
 export function keepAtEnd(conversation: Conversation): void {
-  writeStored(LEFT, conversation);
+  const { id } = conversation;
+  writeStored(LEFT + ME, { conversation: { ...conversation, by: ME }, base: lines.get(id)?.base });
 }
 
 export function forgetLeft(): void {
-  writeStored(LEFT, null);
+  writeStored(LEFT + ME, null);
 }
 
-/** Writes down what the page before left. */
+/** Writes down what pages before left. */
 export function takeLeft(): void {
-  const left = readStored(LEFT);
-  forgetLeft();
-  if (isConversation(left)) keep(left);
+  for (const key of storedKeys(LEFT)) {
+    const left = readStored(key);
+    writeStored(key, null);
+    if (typeof left !== "object" || left === null || !("conversation" in left) || !isConversation(left.conversation)) continue;
+    const base = "base" in left && typeof left.base === "number" ? left.base : undefined;
+    put(left.conversation, { base, id: left.conversation.id }, () => undefined);
+  }
 }
 
 /** Another title; the order stays, and so do messages that another tab has added meanwhile. */

@@ -97,14 +97,24 @@ function heading({ depth, tokens }: Tokens.Heading): VNode {
   return <Tag>{many(tokens)}</Tag>;
 }
 
+/** Of a table so much is drawn: more nobody reads here, and a browser takes seconds to lay it out. */
+const MOST_COLUMNS = 60;
+const MOST_CELLS = 4000;
+
 function table({ header, rows, align }: Tokens.Table): VNode {
   const side = (i: number): string | undefined => (align[i] ? `to-${align[i]}` : undefined);
+  const columns = Math.min(header.length, MOST_COLUMNS);
+  const lines = Math.min(rows.length, Math.floor(MOST_CELLS / columns));
+  const left = [];
+  if (columns < header.length) left.push(`${columns} of ${header.length.toLocaleString("en")} columns`);
+  if (lines < rows.length) left.push(`${lines.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`);
   return (
     <div class="table" role="group" aria-label="Table" tabIndex={0}>
       <table>
-        <thead><tr>{header.map((cell, i) => <th key={i} scope="col" class={side(i)}>{many(cell.tokens)}</th>)}</tr></thead>
-        <tbody>{rows.map((row, j) => <tr key={j}>{row.map((cell, i) => <td key={i} class={side(i)}>{many(cell.tokens)}</td>)}</tr>)}</tbody>
+        <thead><tr>{header.slice(0, columns).map((cell, i) => <th key={i} scope="col" class={side(i)}>{many(cell.tokens)}</th>)}</tr></thead>
+        <tbody>{rows.slice(0, lines).map((row, j) => <tr key={j}>{row.slice(0, columns).map((cell, i) => <td key={i} class={side(i)}>{many(cell.tokens)}</td>)}</tr>)}</tbody>
       </table>
+      {left.length > 0 && <p class="note" data-testid="table-cut">This table is large: {left.join(" and ")} are shown. Copying the answer copies all.</p>}
     </div>
   );
 }

@@ -5,6 +5,7 @@ import { leave, turns } from "./chat.js";
 import { crashedLoad, loadBegins, loadEnds } from "./crash-guard.js";
 import { failureOf } from "./failure.js";
 import { announcement, crashed, failure, info, notice, progress, stage, urlField } from "./state.js";
+import { settings } from "./settings.js";
 import { giveUp } from "./work.js";
 
 /** The model served beside the page. */
@@ -28,7 +29,8 @@ export async function loadModel({ source, label }: Choice): Promise<void> {
   const mine = (abort = new AbortController());
   loadBegins(label);
   try {
-    const model = await load(source, { signal: mine.signal, onProgress: (p) => (progress.value = p) });
+    const { contextLength } = settings.value;
+    const model = await load(source, { signal: mine.signal, onProgress: (p) => (progress.value = p), ...(contextLength !== null && { contextLength }) });
     loadEnds();
     info.value = model.info;
     // Names in files are often those of training runs; ours is known better.
@@ -61,10 +63,11 @@ export function start(): void {
   const query = new URLSearchParams(location.search);
   const url = query.get("model") || null;
   if (url !== null) urlField.value = url;
-  const crash = crashedLoad();
-  if (query.get("autoload") !== "1") return;
-  if (crash !== null) crashed.value = crash;
-  else void loadModel(fromQuery());
+  void crashedLoad().then((crash) => {
+    if (query.get("autoload") !== "1" || stage.value.kind !== "choose") return;
+    if (crash !== null) crashed.value = crash;
+    else void loadModel(fromQuery());
+  });
 }
 
 /** What the address asks for. */
@@ -78,6 +81,18 @@ export function defaultChoice(): Choice {
   return { source: DEFAULT_MODEL.url, label: DEFAULT_MODEL.name };
 }
 
+/** What is wrong with an address, in a sentence, or null. It may be relative to the page. */
+export function addressProblem(text: string): string | null {
+  const address = text.trim();
+  // "example.org/model.gguf" would be a file beside this page.
+  if (/^[\w-]+(\.[\w-]+)+(:\d+)?\//.test(address)) return `This lacks its beginning: https://${address}`;
+  const url = parsed(address);
+  if (url === null) return "This is no address. It should look like https://example.org/model.gguf";
+  if (!["http:", "https:"].includes(url.protocol)) return `A page can't load from “${url.protocol}”. The address should begin with https://`;
+  if (url.hostname === "huggingface.co" && url.pathname.includes("/blob/")) return "This is a page about the file. Its download has /resolve/ in place of /blob/.";
+  return null;
+}
+
 /** A model from anywhere. */
 export function urlChoice(url: string): Choice {
   return { source: url, label: url.split(/[?#]/)[0]?.split("/").pop() || url };
@@ -86,4 +101,12 @@ export function urlChoice(url: string): Choice {
 /** One of this device. */
 export function fileChoice(file: File): Choice {
   return { source: file, label: file.name };
+}
+
+function parsed(address: string): URL | null {
+  try {
+    return new URL(address, document.baseURI);
+  } catch {
+    return null;
+  }
 }

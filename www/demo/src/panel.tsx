@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import type { Metrics } from "rillm";
 import { ChartView } from "./chart-view.js";
 import { SPEED_CLASSES, count, duration, megabytes, rate, seconds, speedClass, tokens } from "./format.js";
 import { info, stage } from "./state.js";
@@ -42,7 +43,7 @@ function Speed() {
         </div>
         <div>
           <dt>Prefill <small>reading</small></dt>
-          <dd><b data-testid="prefill-rate">{rate(metrics?.prefillTokensPerSecond)}</b> tokens/s</dd>
+          <dd><b data-testid="prefill-rate">{rate(reads(metrics) ? metrics?.prefillTokensPerSecond : null)}</b> tokens/s</dd>
         </div>
         <div>
           <dt>First token</dt>
@@ -64,6 +65,7 @@ function Explanation() {
   const { metrics, usage } = numbers.value;
   const decode = metrics?.decodeTokensPerSecond ?? null;
   const now = decode === null ? null : speedClass(decode);
+  const held = usage?.cachedTokens ?? 0;
   return (
     <section class="block explain" data-testid="explanation">
       <h2>Where the time goes</h2>
@@ -71,19 +73,24 @@ function Explanation() {
         ? <p><b>Prefill</b> reads your text, many tokens at once: calculating limits it. <b>Decode</b> writes, one token after the other, each through all the weights: memory limits it.</p>
         : (
           <p data-testid="explain-prefill">
-            <b>Prefill.</b> Reading {tokens(metrics.prefillTokens)} took {seconds(metrics.prefillMs)}: {rate(metrics.prefillTokensPerSecond)} tokens/s, all at once, limited by arithmetic.
-            {usage !== null && usage.cachedTokens > 0 && ` Another ${usage.cachedTokens.toLocaleString("en")} of the conversation were still in the model's memory.`}
+            <b>Prefill.</b>{" "}
+            {reads(metrics)
+              ? `Reading ${tokens(metrics.prefillTokens)} took ${seconds(metrics.prefillMs)}: ${rate(metrics.prefillTokensPerSecond)} tokens/s, many at once, limited by arithmetic.${held > 0 ? ` Another ${held.toLocaleString("en")} of the conversation were still in the model's memory.` : ""}`
+              : `There was next to nothing to read: ${held > 0 ? `${tokens(held)} of the conversation were still in the model's memory, and the last one` : "one token, which"} took ${seconds(metrics.prefillMs)}.`}
           </p>
         )}
       {metrics !== null && decode !== null && (
         <p data-testid="explain-decode">
           <b>Decode.</b> Writing {tokens(metrics.decodeTokens)} after the first took {seconds(metrics.decodeMs)}: {rate(decode)} tokens/s, one at a time.
-          {info.value !== null && ` Each token reads all ${megabytes(info.value.bytes)} of weights, about ${perSecond(info.value.bytes * decode)} of memory.`}
+          {info.value !== null && ` Each token reads up to ${megabytes(info.value.bytes)} of weights, so up to ${perSecond(info.value.bytes * decode)} of memory.`}
         </p>
       )}
       <details>
         <summary>What is fast?</summary>
-        <p>A token is about three quarters of an English word.</p>
+        <p>
+          A token is about three quarters of an English word. “Up to”, because that is the size of the file: a table that only looks up what a
+          token means is read in one row, where the model has one for that alone, and in memory the weights are packed a little differently.
+        </p>
         <ul>
           {SPEED_CLASSES.map((c) => <li key={c.name} class={c === now ? "now" : ""}><span>{c.range}</span> {c.name}</li>)}
         </ul>
@@ -92,8 +99,13 @@ function Explanation() {
   );
 }
 
+/** A single token is read as it is written, so its speed says nothing of reading. */
+function reads(metrics: Metrics | null): boolean {
+  return metrics !== null && metrics.prefillTokens > 1;
+}
+
 function perSecond(bytes: number): string {
-  return `${(bytes / 1e9).toFixed(bytes < 1e10 ? 1 : 0)} GB/s`;
+  return `${(bytes / 1e9).toFixed(bytes < 1e11 ? 1 : 0)} GB/s`;
 }
 
 function Facts() {

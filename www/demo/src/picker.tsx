@@ -3,7 +3,7 @@ import { Turns } from "./chat-view.js";
 import { current, newChat, turns } from "./chat.js";
 import { duration, megabytes } from "./format.js";
 import { MemoryHint } from "./memory-hint.js";
-import { DEFAULT_MODEL, defaultChoice, fileChoice, fromQuery, loadModel, unload, urlChoice } from "./model.js";
+import { DEFAULT_MODEL, addressProblem, defaultChoice, fileChoice, fromQuery, loadModel, unload, urlChoice } from "./model.js";
 import { crashed, progress, stage, urlField } from "./state.js";
 
 /** Choosing a model, and waiting for it. */
@@ -44,13 +44,16 @@ type Way = "default" | "url" | "file";
 function Choose() {
   const way = useSignal<Way>(urlField.value === "" ? "default" : "url");
   const file = useSignal<File | null>(null);
+  const problem = useSignal<string | null>(null);
   const complete = way.value === "default" || (way.value === "url" ? urlField.value.trim() !== "" : file.value !== null);
 
   function submit(event: Event): void {
     event.preventDefault();
     if (way.value === "default") void loadModel(defaultChoice());
-    else if (way.value === "url" && complete) void loadModel(urlChoice(urlField.value.trim()));
-    else if (file.value !== null) void loadModel(fileChoice(file.value));
+    else if (way.value === "url" && complete) {
+      problem.value = addressProblem(urlField.value);
+      if (problem.value === null) void loadModel(urlChoice(urlField.value.trim()));
+    } else if (file.value !== null) void loadModel(fileChoice(file.value));
   }
   const radio = (value: Way) => (
     <input type="radio" name="way" value={value} id={`way-${value}`} data-testid={`model-${value}`} checked={way.value === value} onChange={() => (way.value = value)} />
@@ -73,8 +76,14 @@ function Choose() {
             <label for="way-url">From an address</label>
             <input
               type="text" inputMode="url" autocomplete="off" spellcheck={false} placeholder="https://…/model.gguf" aria-label="Address of a GGUF file" data-testid="model-url-field"
-              value={urlField} onFocus={() => (way.value = "url")} onInput={(event) => (urlField.value = event.currentTarget.value)}
+              aria-invalid={problem.value !== null} {...(problem.value !== null && { "aria-describedby": "url-problem" })}
+              value={urlField} onFocus={() => (way.value = "url")}
+              onInput={(event) => {
+                urlField.value = event.currentTarget.value;
+                problem.value = null; // it is looked at again when it is sent, not while it is being written
+              }}
             />
+            {problem.value !== null && <p class="problem" id="url-problem" role="alert" data-testid="url-problem">{problem.value}</p>}
           </div>
         </div>
         <div class="choice">

@@ -38,7 +38,7 @@ export function SettingsView() {
 }
 
 function NumberField({ field }: { field: Field }) {
-  const { name, label, meaning, optional } = field;
+  const { name, label, meaning, empty } = field;
   const text = useSignal(shown(settings.value[name]));
   const problem = useSignal<string | null>(null);
   const id = `setting-${name}`;
@@ -52,11 +52,11 @@ function NumberField({ field }: { field: Field }) {
     <div class="setting">
       <label for={id}>{label}</label>
       <input
-        id={id} type="text" inputMode="decimal" autocomplete="off" spellcheck={false} placeholder={optional ? "random" : ""} data-testid={id} value={text}
+        id={id} type="text" inputMode="decimal" autocomplete="off" spellcheck={false} placeholder={empty ?? ""} data-testid={id} value={text}
         aria-describedby={`meaning-${name}${problem.value === null ? "" : ` problem-${name}`}`} aria-invalid={problem.value !== null} onInput={(event) => take(event.currentTarget.value)}
       />
       <p class="note" id={`meaning-${name}`}>{meaning}</p>
-      {problem.value !== null && <p class="problem" id={`problem-${name}`} role="alert" data-testid={`problem-${name}`}>{problem.value} {settings.value[name] === null ? "A random one" : shown(settings.value[name])} stays in use.</p>}
+      {problem.value !== null && <p class="problem" id={`problem-${name}`} role="alert" data-testid={`problem-${name}`}>{problem.value} {settings.value[name] === null ? `“${empty}”` : shown(settings.value[name])} stays in use.</p>}
     </div>
   );
 }

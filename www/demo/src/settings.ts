@@ -13,12 +13,14 @@ export interface Settings {
   maxTokens: number;
   /** null: another one for each answer. */
   seed: number | null;
+  /** Of the next model that is loaded; null: what its file says, at most 4096. */
+  contextLength: number | null;
   /** Goes before the conversation, unless it is empty. */
   system: string;
 }
 
 /** What the page starts with: careful rather than inventive, because the model is small. */
-export const DEFAULTS: Settings = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 512, seed: null, system: "" };
+export const DEFAULTS: Settings = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 512, seed: null, contextLength: null, system: "" };
 
 export type NumberName = Exclude<keyof Settings, "system">;
 
@@ -30,8 +32,8 @@ export interface Field {
   min: number;
   max: number;
   whole: boolean;
-  /** Whether nothing is a value too. */
-  optional?: boolean;
+  /** What nothing means, where that is a value too. */
+  empty?: string;
 }
 
 export const FIELDS: readonly Field[] = [
@@ -41,7 +43,8 @@ export const FIELDS: readonly Field[] = [
   { name: "minP", label: "Min p", meaning: "Tokens less likely than this share of the likeliest are left out; 0 leaves out none.", min: 0, max: 1, whole: false },
   { name: "repetitionPenalty", label: "Repetition penalty", meaning: "Above 1, what it has just written becomes less likely to come again.", min: 0.5, max: 2, whole: false },
   { name: "maxTokens", label: "Longest answer", meaning: "After this many tokens the answer is cut; a token is about three quarters of a word.", min: 1, max: 100_000, whole: true },
-  { name: "seed", label: "Seed", meaning: "The same seed gives the same answer again; empty takes another one each time.", min: 0, max: 2 ** 32 - 1, whole: true, optional: true },
+  { name: "seed", label: "Seed", meaning: "The same seed gives the same answer again; empty takes another one each time.", min: 0, max: 2 ** 32 - 1, whole: true, empty: "random" },
+  { name: "contextLength", label: "Context", meaning: "How many tokens the next model you load can remember; empty leaves it at up to 4,096.", min: 16, max: 1_000_000, whole: true, empty: "automatic" },
 ];
 
 const KEY = "rillm.settings";
@@ -52,9 +55,9 @@ export const changed = computed(() => (Object.keys(DEFAULTS) as (keyof Settings)
 /** What a field's text means, or what is wrong with it. */
 export function parse(field: Field, text: string): { value: number | null } | { problem: string } {
   const trimmed = text.trim().replace(",", ".");
-  if (trimmed === "" && field.optional) return { value: null };
+  if (trimmed === "" && field.empty !== undefined) return { value: null };
   const value = trimmed === "" ? Number.NaN : Number(trimmed);
-  return fits(field, value) ? { value } : { problem: `This needs a ${field.whole ? "whole " : ""}number from ${field.min} to ${field.max}${field.optional ? ", or nothing" : ""}.` };
+  return fits(field, value) ? { value } : { problem: `This needs a ${field.whole ? "whole " : ""}number from ${field.min} to ${field.max}${field.empty !== undefined ? ", or nothing" : ""}.` };
 }
 
 export function change(part: Partial<Settings>): void {
@@ -68,7 +71,7 @@ export function reset(): void {
 
 /** As the engine wants them. */
 export function options(): GenerationOptions {
-  const { seed, system: _, ...rest } = settings.value;
+  const { seed, system: _system, contextLength: _contextLength, ...rest } = settings.value;
   return seed === null ? rest : { ...rest, seed };
 }
 

@@ -1,10 +1,10 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
-import { regenerate, resend, type Turn } from "./chat.js";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { goOn, regenerate, resend, type Turn } from "./chat.js";
 import { CopyButton } from "./copy-button.js";
 import { rate, tokens } from "./format.js";
 import { Markdown } from "./markdown.js";
-import { busy, live, numbers } from "./work.js";
+import { busy, live, numbers, reading } from "./work.js";
 
 const FINISHES: Partial<Record<string, string>> = { abort: "Stopped", length: "Cut at the length limit" };
 
@@ -35,7 +35,7 @@ export function UserView({ turn, readOnly, unanswered }: { turn: Turn; readOnly:
 function Edit({ turn, close }: { turn: Turn; close: () => void }) {
   const field = useRef<HTMLTextAreaElement>(null);
   const text = useSignal(turn.text);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = field.current;
     element?.focus();
     element?.setSelectionRange(element.value.length, element.value.length);
@@ -76,13 +76,12 @@ export function AnswerView({ turn, last }: { turn: Turn | null; last: boolean })
 }
 
 function Waiting() {
-  const { phase, prefillDone, prefillTotal } = numbers.value;
-  const waiting = phase === "prefill" && prefillTotal > 0 ? `Reading ${prefillDone} of ${tokens(prefillTotal)}` : "Reading";
-  return <p class="waiting">{waiting}<span class="dots" aria-hidden="true" /></p>;
+  return <p class="waiting">{reading(numbers.value)}<span class="dots" aria-hidden="true" /></p>;
 }
 
 function Below({ turn, last }: { turn: Turn; last: boolean }) {
-  const note = turn.finish === undefined ? undefined : FINISHES[turn.finish];
+  const note = turn.full ? "The context is full" : turn.finish === undefined ? undefined : FINISHES[turn.finish];
+  const unfinished = (turn.finish === "length" || turn.finish === "abort") && !turn.full;
   const facts = [];
   if (turn.tokens !== undefined) facts.push(tokens(turn.tokens));
   if (turn.rate !== undefined && turn.rate !== null) facts.push(`${rate(turn.rate)} tokens/s`);
@@ -90,6 +89,7 @@ function Below({ turn, last }: { turn: Turn; last: boolean }) {
   return (
     <div class="below">
       <CopyButton text={turn.text} what="answer" />
+      {last && unfinished && <button type="button" class="small strong" data-testid="continue" disabled={busy.value} onClick={() => void goOn()}>Continue</button>}
       {last && <button type="button" class="small" data-testid="regenerate" disabled={busy.value} onClick={() => void regenerate()}>Regenerate</button>}
       {turn.finish !== undefined && <span class={note === undefined ? "visually-hidden" : "badge"} data-testid="finish" data-finish={turn.finish}>{note ?? "Finished"}</span>}
       {facts.length > 0 && <span class="note" data-testid="answer-facts">{facts.join(", ")}</span>}

@@ -3,6 +3,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import type { GenerationOptions, GenerationResult, Metrics, TextStream, Usage } from "rillm";
 import { failureOf } from "./failure.js";
+import { tokens } from "./format.js";
 import { paced } from "./pace.js";
 import { RateLog, type Curve } from "./rates.js";
 import { options } from "./settings.js";
@@ -24,6 +25,12 @@ const IDLE: Numbers = { phase: "idle", prefillDone: 0, prefillTotal: 0, metrics:
 /** Milliseconds between two changes of the numbers and the chart: a canvas is dear to paint where there is no GPU. */
 const CALM = 500;
 
+/** What is being done before the first word comes. */
+export function reading({ phase, prefillDone, prefillTotal }: Numbers): string {
+  if (phase === "queued" || prefillTotal === 0) return "Reading";
+  return prefillDone === 0 || prefillDone === prefillTotal ? `Reading ${tokens(prefillTotal)}` : `Reading ${prefillDone.toLocaleString("en")} of ${tokens(prefillTotal)}`;
+}
+
 /** The text in the making, or null. */
 export const live = signal<string | null>(null);
 export const numbers = signal<Numbers>(IDLE);
@@ -44,13 +51,13 @@ export function drawNow(): void {
   flush();
 }
 
-/** Runs what `begin` begins and shows it as it comes. */
-export async function work(begin: (options: GenerationOptions) => TextStream, { done, failed }: Outcome): Promise<void> {
+/** Runs what `begin` begins and shows it as it comes, behind the text `from` where that goes on. */
+export async function work(begin: (options: GenerationOptions) => TextStream, { done, failed }: Outcome, from = ""): Promise<void> {
   const before = numbers.value;
   const mine = (abort = new AbortController());
   batch(() => {
     failure.value = null;
-    live.value = "";
+    live.value = from;
     numbers.value = { ...IDLE, phase: "queued", contextUsed: before.contextUsed };
   });
   const stream = begin({ ...options(), signal: mine.signal });

@@ -27,6 +27,14 @@ macro_rules! shared {
         type W8 = [__m256i; 2];
         type P8 = __m256i;
 
+        const WIDE: bool = true;
+        const F16_UNIT: f32 = 1.0;
+
+        #[inline(always)]
+        fn load_f16_raw(self, x: &[u16; 8]) -> __m256 {
+            self.load_f16(x)
+        }
+
         #[inline(always)]
         fn splat(self, x: f32) -> __m256 {
             intrinsic!(_mm256_set1_ps(x))

@@ -22,6 +22,8 @@ impl Isa for Scalar {
     type P8 = [i32; 8];
 
     const NAME: &'static str = "scalar";
+    const WIDE: bool = false;
+    const F16_UNIT: f32 = 1.0;
 
     #[inline(always)]
     fn detect() -> Option<Self> {
@@ -39,6 +41,10 @@ impl Isa for Scalar {
     }
     fn load_f16(self, x: &[u16; 8]) -> [f32; 8] {
         each(|i| f16::from_bits(x[i]).to_f32())
+    }
+    #[inline(always)]
+    fn load_f16_raw(self, x: &[u16; 8]) -> [f32; 8] {
+        self.load_f16(x)
     }
     fn load_bf16(self, x: &[u16; 8]) -> [f32; 8] {
         each(|i| bf16::from_bits(x[i]).to_f32())

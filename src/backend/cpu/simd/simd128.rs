@@ -9,11 +9,14 @@ use std::arch::wasm32::*;
 #[derive(Debug, Clone, Copy)]
 pub struct Simd128;
 
-/// f16 -> f32 for finite values, sign-extended to 32 bits: the exponent is moved into place and the bias put right by a product, which is
-/// exact (denormals too). The mask clears the copies of the sign between it and the exponent.
+/// What puts the bias of the exponent right: 2^112.
+pub(super) const F16_UNIT: f32 = f32::from_bits(239 << 23);
+
+/// f16 -> f32 / 2^112 for finite values, sign-extended to 32 bits: the exponent is moved into place. The mask clears the copies of the sign
+/// between it and the exponent.
 #[inline(always)]
 fn widen_f16(h: v128) -> v128 {
-    f32x4_mul(v128_and(i32x4_shl(h, 13), u32x4_splat(0x8fff_e000)), f32x4_splat(f32::from_bits(239 << 23))) // 2^112
+    v128_and(i32x4_shl(h, 13), u32x4_splat(0x8fff_e000))
 }
 
 macro_rules! lanes {
@@ -38,8 +41,9 @@ pub(super) fn halves<T, const N: usize, const HALF: usize>(x: &[T; N]) -> (&[T; 
 
 #[inline(always)]
 pub(super) fn widen_f16x8(x: &[u16; 8]) -> [v128; 2] {
-    let h = load128(x);
-    [widen_f16(i32x4_extend_low_i16x8(h)), widen_f16(i32x4_extend_high_i16x8(h))]
+    // SAFETY: both loads are of eight bytes inside of the array, and need no alignment.
+    let [low, high] = unsafe { [i32x4_load_extend_i16x4(x.as_ptr().cast()), i32x4_load_extend_i16x4(x.as_ptr().add(4).cast())] };
+    [widen_f16(low), widen_f16(high)]
 }
 
 /// The sums of neighbouring lanes of two vectors, as four lanes.
@@ -80,6 +84,9 @@ macro_rules! shared {
         type W8 = [v128; 4];
         type P8 = [v128; 4];
 
+        const WIDE: bool = false;
+        const F16_UNIT: f32 = F16_UNIT;
+
         #[inline(always)]
         fn splat(self, x: f32) -> [v128; 2] {
             [f32x4_splat(x); 2]
@@ -99,6 +106,14 @@ macro_rules! shared {
         }
         #[inline(always)]
         fn load_f16(self, x: &[u16; 8]) -> [v128; 2] {
+            let unit = f32x4_splat(Self::F16_UNIT);
+            self.load_f16_raw(x).map(
+                #[inline(always)]
+                |v| f32x4_mul(v, unit), // exact, of denormals too
+            )
+        }
+        #[inline(always)]
+        fn load_f16_raw(self, x: &[u16; 8]) -> [v128; 2] {
             widen_f16x8(x)
         }
         #[inline(always)]
@@ -206,6 +221,7 @@ macro_rules! shared {
         }
     };
 }
+#[cfg(target_feature = "relaxed-simd")]
 pub(super) use shared;
 
 impl Isa for Simd128 {
