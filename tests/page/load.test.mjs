@@ -39,7 +39,8 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
   assert.ok(info.trainedContextLength >= 2048 && info.deviceBytes > MODEL_BYTES / 2 && info.deviceBytes < memoryBytes, JSON.stringify(info));
   assert.equal(info.vocabSize, 49152);
   assert.equal(info.hasChatTemplate, true);
-  assert.deepEqual([info.backend, info.threads, info.adapter], ["wasm", 1, null]);
+  assert.deepEqual([info.backend, info.adapter], ["wasm", null]);
+  assert.ok(info.threads >= 1 && info.threads <= 8, String(info.threads));
   assert.match(info.backendReason, /\w+ \w+.*\.$/);
   assert.match(info.simd, /^(relaxed|simd128)$/);
   assert.match(text, /Paris/);
