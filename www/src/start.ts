@@ -86,12 +86,14 @@ async function startThreads({ threads, reason }: Choice, url: URL): Promise<Star
 /** Starts the workers of a pool. They end with it, or with this worker. */
 async function seat(pool: plain.Pool, n: number, module: WebAssembly.Module, memory: WebAssembly.Memory): Promise<plain.Pool> {
   const workers: Worker[] = [];
+  // A thread runs this worker's own script, which is a module, or what a bundler made of it. Nothing tells reliably which it is.
+  const thread = async (type: WorkerType): Promise<void> => {
+    const worker = new Worker(self.location.href, { type, name: THREAD });
+    workers.push(worker);
+    await serving(worker, { kind: "serve", module, memory, seat: pool.seat() });
+  };
   try {
-    await Promise.all(Array.from({ length: n }, () => {
-      const worker = new Worker(self.location.href, { type: isModule() ? "module" : "classic", name: THREAD });
-      workers.push(worker);
-      return serving(worker, { kind: "serve", module, memory, seat: pool.seat() });
-    }));
+    await Promise.all(Array.from({ length: n }, () => thread("module").catch((error: unknown) => thread("classic").catch(() => Promise.reject(error)))));
   } catch (error) {
     for (const worker of workers) worker.terminate();
     throw error;
@@ -104,16 +106,6 @@ async function compile(url: URL): Promise<WebAssembly.Module> {
   if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
   const typed = response.headers.get("content-type")?.startsWith("application/wasm") ?? false;
   return typed ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
-}
-
-/** A thread runs this worker's own script, whatever a bundler made of it. */
-function isModule(): boolean {
-  try {
-    (self as unknown as { importScripts(): void }).importScripts();
-    return false;
-  } catch {
-    return true; // a module worker has none
-  }
 }
 
 function serving(worker: Worker, message: ToThread): Promise<void> {
