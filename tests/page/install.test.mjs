@@ -114,7 +114,7 @@ async function served(prefix, folder, page = "index.html") {
 
 const all = (folder) => fs.readdirSync(folder, { recursive: true }).map((name) => path.join(folder, name)).filter((name) => fs.statSync(name).isFile());
 
-/** The built files evaluate no text, make no workers of texts, and hold one wasm file and no copy of it. */
+/** The built files evaluate no text, make no workers of texts, and hold each of the four wasm files once. */
 function isClean(folder) {
   const files = all(folder);
   for (const file of files.filter((name) => name.endsWith(".js"))) {
@@ -122,12 +122,12 @@ function isClean(folder) {
     const text = fs.readFileSync(file, "utf8").replaceAll(`this||new Function("return this")()`, "");
     assert.equal(/\beval\(|new Function\(|["'`]blob:|["'`]data:/.exec(text)?.[0], undefined, file);
   }
-  assert.equal(files.filter((name) => name.endsWith(".wasm")).length, 1, files.join("\n"));
+  assert.equal(files.filter((name) => name.endsWith(".wasm")).length, 4, files.join("\n"));
 }
 
 test("what is installed is what a user needs, and nothing else", () => {
   const names = fs.readdirSync(path.join(vite, "node_modules/rillm"));
-  for (const needed of ["index.js", "index.d.ts", "worker.js", "rillm_wasm.js", "rillm_wasm_bg.wasm", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"]) assert.ok(names.includes(needed), needed);
+  for (const needed of ["index.js", "index.d.ts", "worker.js", "rillm_wasm.js", "rillm_wasm_threads.js", "rillm_simd128_bg.wasm", "rillm_relaxed_threads_bg.wasm", "isolation-worker.js", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"]) assert.ok(names.includes(needed), needed);
   assert.deepEqual(names.filter((name) => !/\.(js|d\.ts|wasm)$|^(README\.md|LICENSE-(MIT|APACHE)|package\.json)$/.test(name)), []);
 });
 
