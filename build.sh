@@ -177,15 +177,23 @@ for_variant() {
   CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-Ctarget-feature=$features $flags" CARGO_TARGET_DIR=target-wasm/$variant "$@"
 }
 
-# build_wasm VARIANT: the module, optimized, as pkg/rillm_VARIANT_bg.wasm, and its scripts
+# build_wasm VARIANT SCRIPT: the module, optimized, as pkg/rillm_VARIANT_bg.wasm, and what wasm-bindgen wrote for it as pkg/SCRIPT.js. Two
+# variants share a script, byte for byte; where it looks if nobody says where the module is, there must be one.
 build_wasm() {
-  local variant=$1 name=rillm_${1//-/_} features=$WASM_OPT_FEATURES
+  local variant=$1 script=$2 module=rillm_${1//-/_}_bg.wasm out=target-wasm/$1/script features=$WASM_OPT_FEATURES
   (for_variant "$variant" cargo build --quiet --release --lib --target "$WASM_TARGET")
   case $variant in relaxed*) features+=" --enable-relaxed-simd" ;; esac
   case $variant in *-threads) features+=" --enable-threads" ;; esac
-  wasm-bindgen --target web --out-name "$name" --out-dir pkg "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
+  wasm-bindgen --target web --out-name "$script" --out-dir "$out" "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
   # shellcheck disable=SC2086 # a list of flags
-  npx --no-install wasm-opt -O3 $features "pkg/${name}_bg.wasm" -o "pkg/${name}_bg.wasm"
+  npx --no-install wasm-opt -O3 $features "$out/${script}_bg.wasm" -o "pkg/$module"
+  if [ -f "pkg/$script.js" ]; then
+    cmp -s "$out/$script.js" "target-wasm/$script.js" || die "the script of $variant is another than that of the variant before: the package must have both"
+  else
+    cp "$out/$script.js" "target-wasm/$script.js"
+    sed "s/${script}_bg\.wasm/$module/" "$out/$script.js" >"pkg/$script.js"
+    cp "$out/$script.d.ts" pkg/
+  fi
 }
 
 pkg() {
@@ -195,9 +203,12 @@ pkg() {
   rm -rf pkg
   mkdir -p pkg
   local variant
-  for variant in "${VARIANTS[@]}"; do build_wasm "$variant"; done
-  one_script rillm_wasm rillm_simd128 rillm_relaxed
-  one_script rillm_wasm_threads rillm_simd128_threads rillm_relaxed_threads
+  for variant in "${VARIANTS[@]}"; do
+    case $variant in
+      *-threads) build_wasm "$variant" rillm_wasm_threads ;;
+      *) build_wasm "$variant" rillm_wasm ;;
+    esac
+  done
   npm run --silent pkg # its scripts without comments: those are in the declarations, and a page should not have to fetch them
   local version
   version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
@@ -205,14 +216,6 @@ pkg() {
   cp www/src/README.md www/src/isolation-worker.js LICENSE-MIT LICENSE-APACHE pkg/
   rm -f pkg/.gitignore
   sizes
-}
-
-# one_script NAME A B: what wasm-bindgen wrote for two modules differs in their names alone; kept once, as pkg/NAME.js
-one_script() {
-  cmp -s <(sed "s/$2/$3/g" "pkg/$2.js") "pkg/$3.js" || die "pkg/$2.js and pkg/$3.js differ: the package must have both"
-  mv "pkg/$2.js" "pkg/$1.js"
-  mv "pkg/$2.d.ts" "pkg/$1.d.ts"
-  rm -f "pkg/$3.js" "pkg/$3.d.ts" "pkg/$2_bg.wasm.d.ts" "pkg/$3_bg.wasm.d.ts"
 }
 
 sizes() {

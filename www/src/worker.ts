@@ -162,8 +162,8 @@ post({ kind: "started" });
 
 // No event tells a page that its worker is gone. A lock does: the browser frees it with whoever held it.
 function holdLock(): void {
-  if (navigator.locks === undefined || scope.name === THREAD) return; // outside of a secure context; or a thread, which ends with the engine
-  const lock = `rillm-worker-${crypto.randomUUID()}`;
+  if (navigator.locks === undefined) return; // outside of a secure context
+  const lock = `rillm-${scope.name === THREAD ? "thread" : "worker"}-${crypto.randomUUID()}`; // a thread's tells that it is still there
   const held = navigator.locks.request(lock, () => {
     post({ kind: "holds", lock });
     return new Promise<never>(() => undefined);
