@@ -114,7 +114,7 @@ test("a page without the headers works on one thread and says why; with them and
 });
 
 test("where the threads do not start, one thread answers, and the reason is told", async () => {
-  const texts = { "/": BLANK, "/alone.js": `if (self.name === "rillm-thread") throw new Error("no threads today");\nawait import("/pkg/worker.js");` };
+  const texts = { "/": BLANK, "/none.js": `if (self.name === "rillm-thread") throw new Error("no threads today");`, "/alone.js": `import "/none.js"; import "/pkg/worker.js";` };
   const place = await site({ texts, headers: () => ISOLATED });
   const browser = await launch();
   try {
