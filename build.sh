@@ -24,6 +24,7 @@ LINES_LIMIT=450
 
 # The flags of the wasm build are in .cargo/config.toml. Wasm has a target folder of its own, so that the flavours do not evict one another.
 WASM_TARGET=wasm32-unknown-unknown
+ARM_TARGET=aarch64-unknown-linux-gnu
 WASM_OPT_FEATURES="--enable-simd --enable-bulk-memory --enable-bulk-memory-opt --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals --enable-reference-types --enable-multivalue"
 
 times=()
@@ -98,6 +99,22 @@ need_chromium() {
   export CHROMIUM CHROMEDRIVER
   [ -x "$CHROMIUM" ] && [ -x "$CHROMEDRIVER" ] || apt_install chromium chromium-driver
   [ -x "$CHROMIUM" ] && [ -x "$CHROMEDRIVER" ] || die "Chromium and its driver are missing: set CHROMIUM and CHROMEDRIVER to where they are"
+}
+
+# The other two browsers that the package is tried in.
+need_engines() {
+  export FIREFOX=${FIREFOX:-/usr/bin/firefox-esr} WEBKIT_DRIVER=${WEBKIT_DRIVER:-/usr/bin/WebKitWebDriver}
+  [ -x "$FIREFOX" ] && [ -x "$WEBKIT_DRIVER" ] && have xvfb-run || apt_install firefox-esr webkit2gtk-driver xvfb
+  [ -x "$FIREFOX" ] && [ -x "$WEBKIT_DRIVER" ] || die "Firefox and WebKitGTK's driver are missing: set FIREFOX and WEBKIT_DRIVER to where they are"
+  have geckodriver || cargo install geckodriver --target-dir target/tools
+}
+
+# What it takes to build for 64-bit Arm and to run that elsewhere.
+need_arm() {
+  have aarch64-linux-gnu-gcc && have qemu-aarch64 && [ -d /usr/aarch64-linux-gnu/lib ] || apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+  [ -d "$(rustc --print sysroot)/lib/rustlib/$ARM_TARGET/lib" ] && return
+  have rustup || die "the Rust target $ARM_TARGET is missing, and there is no rustup to add it"
+  rustup target add "$ARM_TARGET"
 }
 
 # ---- parts
@@ -254,6 +271,20 @@ wasm_tests() {
   done
 }
 
+# The kernels for Arm, emulated: every log-probability of both models has the bits that this machine's own kernels give.
+arm_tests() {
+  local model theirs ours text="The quick brown fox jumps over the lazy dog while seven wizards mix potions near an old stone bridge in the rain."
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --quiet --features cli --target "$ARM_TARGET" --target-dir target-arm
+  cargo build --quiet --features "$FEATURES"
+  local arm=(qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu max "target-arm/$ARM_TARGET/debug/rillm")
+  for model in "$MODEL" "$GEMMA"; do
+    theirs=$("${arm[@]}" score "$MODELS/$model" --text "$text" --json)
+    ours=$(target/debug/rillm score "$MODELS/$model" --text "$text" --json)
+    [ "$theirs" = "$ours" ] || die "$model has other log-probabilities on Arm"
+    "${arm[@]}" bench "$MODELS/$model" --prompt-tokens 5 --tokens 2 --json | grep -o '"simd":"neon-dot"' || die "the kernels for Arm were not used"
+  done
+}
+
 page_tests() { node --test --test-concurrency=1 --test-reporter=spec tests/page/*.test.mjs; }
 
 long_files() {
@@ -291,13 +322,16 @@ verb_demo() {
 
 verb_test() {
   need_chromium
+  need_engines
   need_wasm_target
   need_wasm_bindgen
   need_wasm_pack
+  need_arm
   part "models" models
   part "package" pkg
   part "page" page
   part "tests in Rust" rust_tests
+  part "tests on Arm" arm_tests
   part "tests in the browser: kernels and scores" wasm_tests
   part "tests in the browser: package and page" page_tests
   summary
