@@ -76,7 +76,7 @@ test("a conversation can be renamed, deleted, and brought back", async () => {
   await until((list) => list.length === 2);
   await page.getByTestId("history-open").nth(1).click();
   assert.match((await texts())[1], /Tokyo/);
-  assert.equal(await page.evaluate(() => document.activeElement?.dataset.testid), "input");
+  await page.waitForFunction(() => document.activeElement?.dataset.testid === "input");
 });
 
 test("a message can be edited, and an answer asked for again", async () => {

@@ -34,7 +34,7 @@ test("settings hold, say what they do, refuse what makes no sense, and outlive t
   const stored = await page.evaluate(() => JSON.parse(localStorage.getItem("rillm.settings")));
   assert.deepEqual(stored, { temperature: 0.7, topK: 20, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 7, seed: 42, contextLength: null, system: "You are brief." });
   await page.getByTestId("settings-close").click();
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "settings");
+  await page.waitForFunction(() => document.activeElement?.dataset.testid === "settings");
   await ask(page, "What is photosynthesis?");
   assert.equal(await page.getByTestId("finish").getAttribute("data-finish"), "length");
   assert.match(await page.getByTestId("answer-facts").textContent(), /^7 tokens, .* tokens\/s, seed 42$/);
@@ -156,7 +156,7 @@ test("the focus is not lost with the stop button", async () => {
   await page.getByTestId("stop").click();
   await page.getByTestId("send").waitFor();
   await page.waitForTimeout(50);
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "input");
+  await page.waitForFunction(() => document.activeElement?.dataset.testid === "input");
 });
 
 test("B114: a load that took the tab with it is not repeated by itself; one that was left is", async () => {
