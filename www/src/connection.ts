@@ -16,6 +16,7 @@ export interface Caller {
 export interface LoadedModel {
   info: EngineInfo;
   warnings: Warning[];
+  reason: string;
 }
 
 /** A worker with an engine. */
@@ -120,7 +121,7 @@ export class Connection {
         break;
       case "loaded":
         this.memoryBytes = message.memoryBytes;
-        this.#loading?.resolve({ info: message.info, warnings: message.warnings });
+        this.#loading?.resolve({ info: message.info, warnings: message.warnings, reason: message.reason });
         this.#loading = null;
         break;
       case "load-failed":

@@ -1,15 +1,17 @@
-// The module worker that owns the engine. It works off one queue; between two steps it returns to its event loop, so that an abort gets in.
+// The module worker that owns the engine, or is one of its threads. It works off one queue; between two steps it returns to its event loop, so that an abort gets in.
 
 import { describe, refusal } from "./errors.js";
 import { loadEngine } from "./loading.js";
-import type { Call, EngineStep, FromWorker, Reply, ToWorker } from "./protocol.js";
+import type { Call, EngineInfo, EngineStep, FromThread, FromWorker, Reply, ToThread, ToWorker } from "./protocol.js";
+import { THREAD, serve } from "./start.js";
 import type { Engine, Generation } from "./rillm_wasm.js";
 import type { GenerationResult, Metrics } from "./types.js";
 
 /** What a worker's global scope has; the DOM's types describe a window's. */
 interface Scope {
-  postMessage(message: FromWorker): void;
-  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
+  name: string;
+  postMessage(message: FromWorker | FromThread): void;
+  onmessage: ((event: MessageEvent<ToWorker | ToThread>) => void) | null;
   onunhandledrejection: ((event: PromiseRejectionEvent) => void) | null;
 }
 
@@ -25,7 +27,7 @@ let engine: Engine | null = null;
 let memory: WebAssembly.Memory | null = null;
 let working = false;
 
-const post = (message: FromWorker): void => scope.postMessage(message);
+const post = (message: FromWorker | FromThread): void => scope.postMessage(message);
 const memoryBytes = (): number => memory?.buffer.byteLength ?? 0;
 const reply = (job: Job, reply: Reply): void => post({ kind: "reply", id: job.id, reply, memoryBytes: memoryBytes() });
 
@@ -45,12 +47,14 @@ scope.onmessage = ({ data }) => {
     loadEngine(data, (progress) => post({ kind: "progress", progress })).then(
       (loaded) => {
         ({ engine, memory } = loaded);
-        post({ kind: "loaded", info: engine.info(), warnings: loaded.warnings, memoryBytes: memoryBytes() });
+        post({ kind: "loaded", info: infoOf(engine), warnings: loaded.warnings, reason: loaded.reason, memoryBytes: memoryBytes() });
       },
     ).catch((error: unknown) => {
       const known = refusal(error);
       post(known === null ? { kind: "crashed", message: `${describe(error)}; the memory for the model may not be there` } : { kind: "load-failed", error: known });
     });
+  } else if (data.kind === "serve") {
+    void serve(data, post);
   } else if (data.kind === "call") {
     queue.push({ id: data.id, call: data.call, aborted: data.call.kind === "generate" && data.call.aborted });
     void work();
@@ -60,6 +64,12 @@ scope.onmessage = ({ data }) => {
 };
 // The engine's own failures come as an error event that reaches the page by itself; a promise's would stay here.
 scope.onunhandledrejection = (event) => post({ kind: "crashed", message: describe(event.reason) });
+
+/** The engine tells ways of using the relaxed instructions apart. */
+function infoOf(engine: Engine): EngineInfo {
+  const info = engine.info();
+  return { ...info, simd: info.simd.startsWith("relaxed") ? "relaxed" : "simd128" };
+}
 
 function abort(id: number): void {
   const index = queue.findIndex((job) => job.id === id);
@@ -153,7 +163,7 @@ post({ kind: "started" });
 // No event tells a page that its worker is gone. A lock does: the browser frees it with whoever held it.
 function holdLock(): void {
   if (navigator.locks === undefined) return; // outside of a secure context
-  const lock = `rillm-worker-${crypto.randomUUID()}`;
+  const lock = `rillm-${scope.name === THREAD ? "thread" : "worker"}-${crypto.randomUUID()}`; // a thread's tells that it is still there
   const held = navigator.locks.request(lock, () => {
     post({ kind: "holds", lock });
     return new Promise<never>(() => undefined);
