@@ -68,14 +68,36 @@ test("how many threads help", async () => {
   assert.deepEqual([0, 1, 2, 3, 4, 6, 8, 16, 64].map(helpful), [1, 1, 2, 1, 2, 3, 4, 8, 8]);
 });
 
-test("disposing of a model ends the workers of its threads", async () => {
+test("disposing of a model ends the workers of its threads", async (t) => {
   const page = await openApi(world);
   const held = () => page.evaluate(async () => (await navigator.locks.query()).held.filter(({ name }) => name.startsWith("rillm-")).length);
   await page.evaluate(async () => void (window.model = await rillm.load(MODEL, { contextLength: 256, threads: 3 })));
   assert.equal(await held(), 3);
-  await page.evaluate(() => model.dispose());
-  for (let i = 0; i < 50 && (await held()) > 0; i++) await new Promise((resolve) => setTimeout(resolve, 100));
-  assert.equal(await held(), 0);
+  // At rest after some work: at once.
+  await page.evaluate(async () => {
+    await model.complete("The capital of France is", FAST).result;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    model.dispose();
+  });
+  const gone = async () => {
+    const start = performance.now();
+    while ((await held()) > 0 && performance.now() - start < 10e3) await new Promise((resolve) => setTimeout(resolve, 20));
+    return performance.now() - start;
+  };
+  const rested = await gone();
+  assert.ok(rested < 1000, `${rested} ms`);
+  // In the middle of an answer: soon.
+  await page.evaluate(async () => {
+    const model = await rillm.load(MODEL, { contextLength: 2048, threads: 3 });
+    for await (const { tokens } of model.complete("Once upon a time", { maxTokens: 1500, ignoreEos: true })) if (tokens.length > 0) break;
+    const answer = model.complete("Once upon a time", { maxTokens: 1500, ignoreEos: true });
+    answer.result.catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    model.dispose();
+  });
+  const worked = await gone();
+  t.diagnostic(`workers gone after ${rested.toFixed(0)} ms at rest, ${worked.toFixed(0)} ms at work`);
+  assert.ok(worked < 5000, `${worked} ms`);
   await page.context().close();
 });
 

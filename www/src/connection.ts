@@ -83,6 +83,7 @@ export class Connection {
     this.#ended = error;
     this.memoryBytes = 0; // it goes with the worker
     clearTimeout(this.#silence);
+    this.#send({ kind: "end" });
     this.#worker.terminate();
     this.#watch.abort();
     this.#loading?.reject(instead === undefined ? error : instead.reason);

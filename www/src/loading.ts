@@ -14,6 +14,8 @@ export interface Loaded {
   engine: Engine;
   memory: WebAssembly.Memory;
   warnings: Warning[];
+  /** Calls the threads; to be done before each piece of work. */
+  rouse(): void;
   /** Threads, and why so many. */
   reason: string;
 }
@@ -25,7 +27,7 @@ export async function loadEngine(request: LoadRequest, post: (progress: LoadProg
   const engine = request.source.kind === "blob"
     ? await read(openBlob(request.source.blob), "read", started, request, post, null)
     : await loadUrl(request.source.url, started, request, post, warnings);
-  return { engine, memory: started.memory, warnings, reason: started.reason };
+  return { engine, memory: started.memory, warnings, rouse: started.rouse, reason: started.reason };
 }
 
 async function loadUrl(url: string, started: Started, request: LoadRequest, post: (progress: LoadProgress) => void, warnings: Warning[]): Promise<Engine> {

@@ -56,7 +56,7 @@ export type Call =
   | { kind: "score"; ids: Uint32Array };
 
 /** Page to worker. */
-export type ToWorker = LoadRequest | { kind: "call"; id: number; call: Call } | { kind: "abort"; id: number };
+export type ToWorker = LoadRequest | { kind: "call"; id: number; call: Call } | { kind: "abort"; id: number } | { kind: "end" };
 
 /** About a call; every one but `prefill` and `chunk` is its last. */
 export type Reply =
@@ -78,8 +78,11 @@ export type FromWorker =
   | { kind: "reply"; id: number; reply: Reply; memoryBytes: number }
   | { kind: "crashed"; message: string };
 
-/** An engine's worker to one of its threads. */
-export interface ToThread {
+/** An engine's worker to one of its threads: take your seat; there is work. */
+export type ToThread = ThreadStart | { kind: "work" };
+
+/** What a thread needs. */
+export interface ThreadStart {
   kind: "serve";
   module: WebAssembly.Module;
   memory: WebAssembly.Memory;
@@ -87,5 +90,5 @@ export interface ToThread {
   seat: number;
 }
 
-/** The other way round. */
-export type FromThread = Extract<FromWorker, { kind: "started" | "holds" | "crashed" }> | { kind: "serving" };
+/** The other way round: ready; nothing to do for a while. */
+export type FromThread = Extract<FromWorker, { kind: "started" | "holds" | "crashed" }> | { kind: "serving" } | { kind: "rests" };

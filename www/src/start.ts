@@ -1,7 +1,7 @@
 // WebAssembly and its threads: the module is compiled once, and each thread is a worker with an instance of it on the same memory.
 
 import { RillmError, describe } from "./errors.js";
-import type { FromThread, ToThread } from "./protocol.js";
+import type { FromThread, ThreadStart, ToThread } from "./protocol.js";
 import { choose, type Choice, type Variant } from "./variant.js";
 import * as plain from "./rillm_wasm.js";
 import * as shared from "./rillm_wasm_threads.js";
@@ -15,6 +15,8 @@ export interface Started {
   /** The threads for a loader, which takes them over: for each a pool of its own. */
   pool(): Promise<plain.Pool>;
   memory: WebAssembly.Memory;
+  /** Calls the threads that rest: to be done before each piece of work. */
+  rouse(): void;
   /** Threads, and why so many. */
   threads: number;
   reason: string;
@@ -63,7 +65,7 @@ async function startAlone({ variant, reason }: Choice, beside: string | undefine
   const url = address(variant, beside);
   try {
     const { memory } = await plain.default({ module_or_path: url });
-    return { glue: plain, pool: async () => new plain.Pool(1), memory, threads: 1, reason };
+    return { glue: plain, pool: async () => new plain.Pool(1), rouse: () => undefined, memory, threads: 1, reason };
   } catch (error) {
     const hint = "is the file there (option wasmUrl), readable for this origin (CORS), and allowed by the Content-Security-Policy (connect-src)?";
     throw new RillmError("no-wasm", `WebAssembly could not be started from ${url}: ${hint} (${describe(error)})`, { cause: error });
@@ -73,32 +75,41 @@ async function startAlone({ variant, reason }: Choice, beside: string | undefine
 async function startThreads({ threads, reason }: Choice, url: URL): Promise<Started> {
   const module = await compile(url);
   const { memory } = await shared.default({ module_or_path: module });
-  const next = (): Promise<plain.Pool> => seat(new shared.Pool(threads), threads - 1, module, memory);
+  let team: Thread[] = [];
+  const next = async (): Promise<plain.Pool> => {
+    for (const thread of team) thread.end(); // their pool went with the loader that had it
+    const pool = new shared.Pool(threads);
+    team = await seat(pool, threads - 1, module, memory);
+    return pool;
+  };
   let first: plain.Pool | null = await next();
   const pool = async (): Promise<plain.Pool> => {
     const made = first ?? (await next());
     first = null;
     return made;
   };
-  return { glue: shared, pool, memory, threads, reason };
+  const rouse = (): void => {
+    for (const thread of team) thread.rouse();
+  };
+  return { glue: shared, pool, rouse, memory, threads, reason };
 }
 
-/** Starts the workers of a pool. They end with it, or with this worker. */
-async function seat(pool: plain.Pool, n: number, module: WebAssembly.Module, memory: WebAssembly.Memory): Promise<plain.Pool> {
-  const workers: Worker[] = [];
+/** Starts the workers of a pool. They end with this worker. */
+async function seat(pool: plain.Pool, n: number, module: WebAssembly.Module, memory: WebAssembly.Memory): Promise<Thread[]> {
+  const all: Thread[] = [];
   // A thread runs this worker's own script, which is a module, or what a bundler made of it. Nothing tells reliably which it is.
-  const thread = async (type: WorkerType): Promise<void> => {
-    const worker = new Worker(self.location.href, { type, name: THREAD });
-    workers.push(worker);
-    await serving(worker, { kind: "serve", module, memory, seat: pool.seat() });
+  const one = async (type: WorkerType): Promise<Thread> => {
+    const thread = new Thread(type);
+    all.push(thread);
+    await thread.start({ kind: "serve", module, memory, seat: pool.seat() });
+    return thread;
   };
   try {
-    await Promise.all(Array.from({ length: n }, () => thread("module").catch((error: unknown) => thread("classic").catch(() => Promise.reject(error)))));
+    return await Promise.all(Array.from({ length: n }, () => one("module").catch((error: unknown) => one("classic").catch(() => Promise.reject(error)))));
   } catch (error) {
-    for (const worker of workers) worker.terminate();
+    for (const thread of all) thread.end();
     throw error;
   }
-  return pool;
 }
 
 async function compile(url: URL): Promise<WebAssembly.Module> {
@@ -108,33 +119,69 @@ async function compile(url: URL): Promise<WebAssembly.Module> {
   return typed ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
 }
 
-function serving(worker: Worker, message: ToThread): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error("a worker did not start in time")), PATIENCE_MS);
-    worker.onmessage = ({ data }: MessageEvent<FromThread>) => {
-      if (data?.kind === "started") return worker.postMessage(message);
-      if (data?.kind !== "serving" && data?.kind !== "crashed") return;
-      clearTimeout(late);
-      if (data.kind === "serving") resolve();
-      else reject(new Error(data.message));
-    };
-    worker.onerror = (event) => {
-      event.preventDefault?.();
-      clearTimeout(late);
-      reject(new Error(event.message || "a worker could not be started"));
-    };
-  });
+/** The engine's end of a thread. */
+class Thread {
+  #worker: Worker;
+  /** In its event loop, where it can be ended at once; a worker within WebAssembly may take the browser seconds to end. */
+  #rests = true;
+
+  constructor(type: WorkerType) {
+    this.#worker = new Worker(self.location.href, { type, name: THREAD });
+  }
+
+  start(message: ThreadStart): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const late = setTimeout(() => reject(new Error("a worker did not start in time")), PATIENCE_MS);
+      const failed = (reason: string): void => {
+        clearTimeout(late);
+        reject(new Error(reason));
+      };
+      this.#worker.onmessage = ({ data }: MessageEvent<FromThread | null>) => {
+        if (data?.kind === "started") this.#send(message);
+        else if (data?.kind === "rests") this.#rests = true;
+        else if (data?.kind === "crashed") failed(data.message);
+        else if (data?.kind === "serving") {
+          clearTimeout(late);
+          resolve();
+        }
+      };
+      this.#worker.onerror = (event) => {
+        event.preventDefault?.();
+        failed(event.message || "a worker could not be started");
+      };
+    });
+  }
+
+  rouse(): void {
+    if (!this.#rests) return;
+    this.#rests = false;
+    this.#send({ kind: "work" });
+  }
+
+  end(): void {
+    this.#worker.terminate();
+  }
+
+  #send(message: ToThread): void {
+    this.#worker.postMessage(message);
+  }
 }
 
-/** The life of a thread. */
-export async function serve({ module, memory, seat }: ToThread, post: (message: FromThread) => void): Promise<void> {
-  await shared.default({ module_or_path: module, memory });
-  post({ kind: "serving" });
-  try {
-    shared.serve(seat);
-  } catch (error) {
-    shared.abandon(seat); // or the engine would wait for ever
-    throw error;
+let mySeat: number | null = null;
+
+/** What a thread does when it is told something: begins, or works until there is nothing to do for a while. */
+export async function serve(message: ToThread, post: (message: FromThread) => void): Promise<void> {
+  if (message.kind === "serve") {
+    await shared.default({ module_or_path: message.module, memory: message.memory });
+    mySeat = message.seat;
+    post({ kind: "serving" });
+  } else if (mySeat !== null) {
+    try {
+      shared.serve(mySeat);
+    } catch (error) {
+      shared.abandon(mySeat); // or the engine would wait for ever
+      throw error;
+    }
+    post({ kind: "rests" });
   }
-  self.close();
 }

@@ -26,6 +26,9 @@ const queue: Job[] = [];
 let engine: Engine | null = null;
 let memory: WebAssembly.Memory | null = null;
 let working = false;
+let rouse = (): void => undefined;
+/** The page has ended this worker; the browser may take its time while threads are at work, so no further step is made. */
+let ended = false;
 
 const post = (message: FromWorker | FromThread): void => scope.postMessage(message);
 const memoryBytes = (): number => memory?.buffer.byteLength ?? 0;
@@ -34,7 +37,7 @@ const reply = (job: Job, reply: Reply): void => post({ kind: "reply", id: job.id
 // A macrotask through a message, because timers are clamped to 4 ms.
 const channel = new MessageChannel();
 let resume: (() => void) | null = null;
-channel.port1.onmessage = () => resume?.();
+channel.port1.onmessage = () => ended || resume?.();
 function breathe(): Promise<void> {
   return new Promise((resolve) => {
     resume = resolve;
@@ -46,15 +49,17 @@ scope.onmessage = ({ data }) => {
   if (data.kind === "load") {
     loadEngine(data, (progress) => post({ kind: "progress", progress })).then(
       (loaded) => {
-        ({ engine, memory } = loaded);
+        ({ engine, memory, rouse } = loaded);
         post({ kind: "loaded", info: infoOf(engine), warnings: loaded.warnings, reason: loaded.reason, memoryBytes: memoryBytes() });
       },
     ).catch((error: unknown) => {
       const known = refusal(error);
       post(known === null ? { kind: "crashed", message: `${describe(error)}; the memory for the model may not be there` } : { kind: "load-failed", error: known });
     });
-  } else if (data.kind === "serve") {
+  } else if (data.kind === "serve" || data.kind === "work") {
     void serve(data, post);
+  } else if (data.kind === "end") {
+    ended = true;
   } else if (data.kind === "call") {
     queue.push({ id: data.id, call: data.call, aborted: data.call.kind === "generate" && data.call.aborted });
     void work();
@@ -111,6 +116,7 @@ async function run(engine: Engine, job: Job, call: Call): Promise<Reply> {
     case "score": {
       const scoring = engine.score(call.ids);
       for (;;) {
+        rouse();
         const { result } = await scoring.step();
         if (result !== null) {
           scoring.free();
@@ -134,6 +140,7 @@ async function generate(generation: Generation, job: Job): Promise<GenerationRes
   reply(job, { kind: "prefill", done: 0, total: generation.promptTokens(), metrics: UNBEGUN });
   for (;;) {
     if (job.aborted) generation.abort();
+    rouse();
     const step: EngineStep = await generation.step();
     if (step.kind === "prefill") {
       reply(job, step);
