@@ -113,7 +113,7 @@ impl Shared {
             if nothing() {
                 match patience {
                     None => drop(self.wake.wait(guard)),
-                    Some(patience) => tired = self.wake.wait_timeout(guard, patience).map_or(false, |(_, timeout)| timeout.timed_out()),
+                    Some(patience) => tired = self.wake.wait_timeout(guard, patience).is_ok_and(|(_, timeout)| timeout.timed_out()),
                 }
             }
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
