@@ -59,7 +59,7 @@ test("a model loads in sight, an answer streams with its speed, stops, and goes 
   for (const part of answer) assert.ok(letters(text).startsWith(letters(part)), `an update was not the answer's beginning: ${JSON.stringify([part, text])}`);
   assert.doesNotMatch(text, /<\|im_|\uFFFD/);
   const final = number(await page.getByTestId("decode-rate").textContent()), lastLive = number(rate.at(-1));
-  assert.ok(rate.length > 1 && Math.abs(lastLive / final - 1) < 0.1, `live ${rate.join(", ")}; final ${final}`);
+  assert.ok(rate.length > 1 && Math.abs(lastLive / final - 1) < 0.25, `live ${rate.join(", ")}; final ${final}`);
   assert.ok(number(await page.getByTestId("prefill-rate").textContent()) > 0);
   assert.match(await page.getByTestId("ttft").textContent(), /^[\d.]+ (ms|s)$/);
   assert.match(await page.getByTestId("context").textContent(), /^[1-9]\d* of 4,096 tokens$/);
