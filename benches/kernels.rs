@@ -1,5 +1,6 @@
-//! The kernels by themselves: `cargo bench --bench kernels`, with a filter behind `--` (say `linear/Q4_K`). Rates are multiply-adds for
-//! products and attention, logits for the sampler.
+//! The kernels by themselves, one thread: `cargo bench --profile dev --features cli,candle,tokenizer-json --bench kernels`, with a filter behind
+//! `--` (say `linear/Q4_K`). Profile and features are those of the tests, whose dependencies are built already. Rates are multiply-adds for products
+//! and attention, logits for the sampler.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pollster::block_on;

@@ -128,7 +128,7 @@ const engines = {
 
   native: async () => {
     const prompt = 232;
-    const args = ["bench", model, "--prompt-tokens", prompt, "--tokens", tokens, "--context", context, "--json"].map(String);
+    const args = ["bench", model, "--prompt-tokens", prompt, "--tokens", tokens, "--context", context, "--threads", 1, "--json"].map(String);
     return Array.from({ length: rounds }, () => {
       const m = JSON.parse(execFileSync(at("target/release/rillm"), args, { encoding: "utf8" }));
       return { prompt, made: tokens, start: 0, first: m.timeToFirstTokenMs, last: m.timeToFirstTokenMs + m.decodeMs };

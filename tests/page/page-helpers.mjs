@@ -41,6 +41,9 @@ export async function ask(page, text, n = 1) {
 }
 export const answered = (page, n) => page.getByTestId("turn-assistant").nth(n - 1).waitFor({ timeout: 60_000 });
 
+/** What has the focus, once what was done is drawn. */
+export const focused = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(document.activeElement?.dataset.testid ?? document.activeElement?.tagName)))));
+
 /** A base model, which has no chat template. */
 export const BASE_MODEL = at(`models/${GEMMA}`);
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { QUICK, ask, pageWorld } from "./page-helpers.mjs";
+import { QUICK, ask, focused, pageWorld } from "./page-helpers.mjs";
 
 let world, page;
 before(async () => {
@@ -23,21 +23,20 @@ const database = (change, value) => page.evaluate(([change, value]) => new Promi
 }), [change, value]);
 const stored = () => database("store.getAll()");
 const titles = () => page.getByTestId("history-title").allTextContents();
-const focused = () => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(document.activeElement?.dataset.testid ?? document.activeElement?.tagName)))));
 
 test("the focus stays in the dialog when a title is changed, kept, or a deletion taken back", async () => {
   await ask(page, "First question");
   await page.getByTestId("history").click();
   await page.getByTestId("history-rename").click();
   await page.getByTestId("history-rename-field").press("Escape");
-  assert.equal(await focused(), "history-rename");
+  assert.equal(await focused(page), "history-rename");
   await page.getByTestId("history-rename").click();
   await page.getByTestId("history-rename-field").fill("Renamed");
   await page.getByTestId("history-rename-field").press("Enter");
-  assert.equal(await focused(), "history-rename");
+  assert.equal(await focused(page), "history-rename");
   await page.getByTestId("history-delete").click();
   await page.getByTestId("history-undo").click();
-  assert.equal(await focused(), "history-close");
+  assert.equal(await focused(page), "history-close");
   assert.deepEqual(await titles(), ["Renamed"]);
   await page.getByTestId("history-close").click();
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { QUICK, answered, ask, pageWorld } from "./page-helpers.mjs";
+import { QUICK, answered, ask, focused, pageWorld } from "./page-helpers.mjs";
 
 let world, page;
 before(async () => {
@@ -76,7 +76,7 @@ test("a conversation can be renamed, deleted, and brought back", async () => {
   await until((list) => list.length === 2);
   await page.getByTestId("history-open").nth(1).click();
   assert.match((await texts())[1], /Tokyo/);
-  await page.waitForFunction(() => document.activeElement?.dataset.testid === "input");
+  assert.equal(await focused(page), "input");
 });
 
 test("a message can be edited, and an answer asked for again", async () => {

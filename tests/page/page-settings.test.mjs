@@ -34,7 +34,7 @@ test("settings hold, say what they do, refuse what makes no sense, and outlive t
   const stored = await page.evaluate(() => JSON.parse(localStorage.getItem("rillm.settings")));
   assert.deepEqual(stored, { temperature: 0.7, topK: 20, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, maxTokens: 7, seed: 42, contextLength: null, system: "You are brief." });
   await page.getByTestId("settings-close").click();
-  await page.waitForFunction(() => document.activeElement?.dataset.testid === "settings");
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "settings");
   await ask(page, "What is photosynthesis?");
   assert.equal(await page.getByTestId("finish").getAttribute("data-finish"), "length");
   assert.match(await page.getByTestId("answer-facts").textContent(), /^7 tokens, .* tokens\/s, seed 42$/);
@@ -98,7 +98,8 @@ test("the numbers explain themselves, and agree with each other", async () => {
   const written = await page.getByTestId("explain-decode").textContent();
   const [, made, ms, rate, size, bandwidth] = /Writing (\d+) tokens after the first took ([\d.]+)\ss: ([\d.]+) tokens\/s, one at a time\. Each token reads up to ([\d.]+) MB of weights, so up to ([\d.]+) GB\/s of memory\.$/.exec(written);
   assert.ok(Math.abs(made / ms / rate - 1) < 0.05, written);
-  assert.ok(Math.abs(size * rate / 1000 - bandwidth) < 0.15, written);
+  const half = (shown) => (shown.includes(".") ? 0.05 : 0.5); // of the last digit: the numbers agree as exactly as they are shown
+  assert.ok(Math.abs(size * rate / 1000 - bandwidth) <= half(bandwidth) + (size * half(rate) + rate * half(size)) / 1000 + 0.001, written);
   assert.equal(Number(rate), number(await page.getByTestId("decode-rate").textContent()));
   const points = await page.evaluate(() => points);
   assert.ok(points.length >= 2 && points.at(-1)[1] > 20, JSON.stringify(points));
@@ -156,7 +157,7 @@ test("the focus is not lost with the stop button", async () => {
   await page.getByTestId("stop").click();
   await page.getByTestId("send").waitFor();
   await page.waitForTimeout(50);
-  await page.waitForFunction(() => document.activeElement?.dataset.testid === "input");
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), "input");
 });
 
 test("B114: a load that took the tab with it is not repeated by itself; one that was left is", async () => {

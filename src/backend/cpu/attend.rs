@@ -59,7 +59,7 @@ struct Queries {
     dim: usize,
     /// Times the scale, [queries, dim].
     q: Vec<f32>,
-    /// Times the unit of what is in the cache.
+    /// Times the unit of what is in the cache; empty where that is 1.
     q_raw: Vec<f32>,
     states: Vec<State>,
     /// The weighted sums of the values, [queries, dim / 8].
@@ -110,7 +110,9 @@ impl Kernel for Attend<'_> {
                 to.iter_mut().zip(&q[at..at + p.head_dim]).for_each(|(to, &x)| *to = x * p.scale);
             }
             let widen_for = if queries.q.iter().all(|x| x.abs() <= RAW_LIMIT) { WIDEN_FOR } else { 0 };
-            queries.q_raw.extend(queries.q.iter().map(|x| x * I::F16_UNIT));
+            if I::F16_UNIT != 1.0 {
+                queries.q_raw.extend(queries.q.iter().map(|x| x * I::F16_UNIT));
+            }
             for tile in first_tile..end.div_ceil(TILE) {
                 let tile = tile * TILE..(tile * TILE + TILE).min(end);
                 let (keys, values) = cache.tile(kv_head, &tile);
