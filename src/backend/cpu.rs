@@ -21,7 +21,7 @@ use machine::{Machine, Output as Product};
 use pack::Packed;
 pub use pool::{Pool, Seat};
 pub use simd::Variant;
-use vector::Add;
+use vector::{Add, Draw, Take};
 
 /// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
 const VOCAB_BLOCK: usize = 4096;
@@ -159,7 +159,7 @@ impl Cpu {
             let block = &mut block[..n * rows];
             self.logits(output, stride, first, rows, block);
             for (a, logits) in accumulators.iter_mut().zip(block.chunks_exact(rows)) {
-                a.push(first as u32, logits);
+                self.machine.variant.run(Take { accumulator: a, first: first as u32, logits });
             }
         }
         accumulators.into_iter().filter_map(Accumulator::finish).collect()
@@ -381,9 +381,10 @@ impl Backend for Cpu {
                 let stride = self.normalize(x, last..last + 1, norm, eps);
                 let mut logits = vec![0.0; self.matrix(output).rows];
                 self.logits(output, stride, 0, logits.len(), &mut logits);
-                if let Some(id) = sample::reference(&logits, recent, params, &mut self.sampler) {
+                let variant = self.machine.variant;
+                if let Some(id) = variant.run(Draw { logits: &logits, recent, params, scratch: &mut self.sampler }) {
                     let mut a = Accumulator::new(Some(id));
-                    a.push(0, &logits);
+                    variant.run(Take { accumulator: &mut a, first: 0, logits: &logits });
                     self.output.picks = a.finish().into_iter().collect();
                 }
             }

@@ -72,6 +72,7 @@ pub fn logit(value: f32) -> f32 {
 }
 
 /// The largest value; minus infinity when there is none. The values hold no NaN.
+#[inline(always)]
 pub fn max(values: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 16];
     let (chunks, rest) = values.as_chunks::<16>();

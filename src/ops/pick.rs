@@ -65,6 +65,7 @@ impl Accumulator {
 
     /// The logits of the ids from `first_id` on. They must follow what was pushed before, beginning at 0; otherwise the row is void and
     /// [`finish`](Self::finish) returns `None`.
+    #[inline(always)] // so that it takes on the caller's instruction set
     pub fn push(&mut self, first_id: u32, logits: &[f32]) {
         let end = u32::try_from(logits.len()).ok().and_then(|n| first_id.checked_add(n));
         if self.next_id != Some(first_id) || end.is_none() {
@@ -107,6 +108,7 @@ impl Accumulator {
     }
 
     /// Add the pending logits, which begin at id `first`, to what there is.
+    #[inline(always)]
     fn combine(&mut self, first: u32) {
         let block = &self.pending[..self.pending_len];
         let best = max(block);

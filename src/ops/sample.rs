@@ -73,6 +73,7 @@ const GROWTH: usize = 8;
 ///
 /// The vocabulary is never sorted: linear passes find maximum and sums, and only as many of the best candidates are put in order as the
 /// filters and the draw come to look at. Two full passes with an exponential (`topK` 0) are the worst a peaked distribution costs.
+#[inline(always)] // so that it takes on the caller's instruction set
 pub fn reference(logits: &[f32], recent: &[u32], params: &Params, scratch: &mut Scratch) -> Option<u32> {
     let Scratch { logits: row, keys, seen } = scratch;
     row.clear();
@@ -125,6 +126,7 @@ pub fn reference(logits: &[f32], recent: &[u32], params: &Params, scratch: &mut 
 }
 
 /// Step 1, in place.
+#[inline(always)]
 fn penalize(row: &mut [f32], recent: &[u32], penalty: f32, seen: &mut Vec<u32>) {
     if penalty == 1.0 {
         return;
@@ -161,6 +163,7 @@ impl Ordered<'_> {
     }
 
     /// Put the best `k` of the logits that are at least `floor` in order. Minus infinity is never a candidate.
+    #[inline(always)]
     fn take(&mut self, k: usize, floor: f32) {
         let k = k.min(self.row.len());
         let room = (2 * k + 1024).min(self.row.len());
@@ -195,6 +198,7 @@ impl Ordered<'_> {
     }
 
     /// How many of the best it takes until their weights add up to `goal`; `None` if those in order do not.
+    #[inline(always)]
     fn reach(&self, goal: f64, weight: impl Fn(f32) -> f64) -> Option<usize> {
         let mut cumulated = 0.0;
         let last = self.values().position(|x| {
@@ -205,6 +209,7 @@ impl Ordered<'_> {
     }
 
     /// Put ever more in order until `found` finds what it looks for, or all of them.
+    #[inline(always)]
     fn grow_until(&mut self, floor: f32, found: impl Fn(&Self) -> Option<usize>) -> Option<usize> {
         let mut k = FIRST;
         loop {

@@ -22,19 +22,19 @@ impl Pool {
         self.0.threads() as u32
     }
 
-    /// A place for a worker: a number that it hands to [`serve`], once, in its own instance of this module.
+    /// A place for a worker: a number that it hands to [`serve`], in its own instance of this module.
     pub fn seat(&self) -> usize {
         Box::into_raw(Box::new(self.0.seat())) as usize
     }
 }
 
-/// A worker's work, until the pool is gone.
+/// A worker's work, until there is none for a while, or the pool is gone.
 ///
 /// # Safety
-/// `seat` is what [`Pool::seat`] gave, in the same memory, and was not handed to this before.
+/// `seat` is what [`Pool::seat`] gave, in the same memory, for this worker alone.
 #[wasm_bindgen]
 pub unsafe fn serve(seat: usize) {
-    // SAFETY: the caller's promise: it came out of `Box::into_raw`, and nobody frees it. It is never freed, because `abandon` may still need it.
+    // SAFETY: the caller's promise: it came out of `Box::into_raw`, and nobody frees it.
     let seat = unsafe { &*(seat as *const cpu::Seat) };
     seat.serve();
 }

@@ -3,6 +3,7 @@
 use rillm::backend::{Backend, Ids};
 use rillm::ops::{embed, linear};
 use rillm::quant::Format;
+use rillm::quant::testing::half_offsets;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test;
 
@@ -50,6 +51,40 @@ fn linear_equals_its_reference_for_every_format_and_awkward_sizes() {
                         assert!(d < limit, "{format:?} {rows}x{cols}, {tokens} tokens, {}: {d}", b.name());
                     }
                 });
+            }
+        }
+    }
+}
+
+/// Sums of a few products are gathered in as few bits as hold them: here they are the largest that there can be, of either sign.
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
+fn the_largest_products_fit() {
+    let mut random = Random::new(8);
+    for format in Format::ALL.into_iter().filter(|&f| !floats(f)) {
+        let (rows, cols, tokens) = (9, 512, 5);
+        for weight in [0xff, 0x80, 0x7f, 0x00] {
+            let (mut bytes, mut w) = random_rows(&mut random, format, rows, cols);
+            for block in bytes.chunks_exact_mut(format.block_bytes()) {
+                let halves = half_offsets(format);
+                (0..block.len()).filter(|at| !halves.iter().any(|h| (h..&(h + 2)).contains(&at))).for_each(|at| block[at] = weight);
+            }
+            format.dequantize(&bytes, &mut w);
+            for sign in [1.0, -1.0] {
+                let x_values = vec![127.0 * sign; tokens * cols];
+                let mut right = vec![0.0; tokens * rows];
+                let mut seen = None;
+                for mut b in cpus() {
+                    linear::reference(&x_values, &w, &mut right, &product(&b, format, rows, cols));
+                    let t = b.matrix(format, rows, cols, &bytes);
+                    let out = b.device.slot(rows);
+                    let x = b.filled(cols, &x_values);
+                    b.device.linear(x, t, out);
+                    let y = b.values(out, tokens * rows);
+                    same_bits(&b, &mut seen, &y, "linear");
+                    let d = distance(&y, &right);
+                    assert!(d < 1e-3, "{format:?} of {weight:#x}, {}: {d}", b.name());
+                }
             }
         }
     }

@@ -14,19 +14,21 @@ const TYPESCRIPT = "typescript@5.9.3";
 const VITE = `vite@${JSON.parse(fs.readFileSync(at("package.json"), "utf8")).devDependencies.vite}`;
 const WEBPACK = ["webpack@5.113.0", "webpack-cli@6.0.1"];
 const [TSC, VITE_BIN, WEBPACK_BIN] = ["typescript/bin/tsc", "vite/bin/vite.js", "webpack/bin/webpack.js"].map((name) => `node_modules/${name}`);
+// Threads are workers that run what the bundler made of the engine's worker.
+const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 const INSTALL = ["install", "--no-audit", "--no-fund", "--prefer-offline"];
 
 const APP = `import { RillmError, load, type Chunk, type LoadProgress, type Model, type TextStream } from "rillm";
 
 let last: LoadProgress | null = null;
-const model: Model = await load(new URLSearchParams(location.search).get("model") ?? "", { contextLength: 256, onProgress: (progress) => (last = progress) });
+const model: Model = await load(new URLSearchParams(location.search).get("model") ?? "", { contextLength: 256, threads: 2, onProgress: (progress) => (last = progress) });
 const stream: TextStream = model.complete("The capital of France is", { temperature: 0, maxTokens: 8 });
 const chunks: Chunk[] = [];
 for await (const chunk of stream) chunks.push(chunk);
 const { usage, finishReason } = await stream.result;
 const refused = await load(new ArrayBuffer(64)).catch((error: unknown) => (error instanceof RillmError ? error.code : String(error)));
 model[Symbol.dispose]();
-const answer = { text: chunks.map((chunk) => chunk.text).join(""), tokens: usage.completionTokens, finishReason, refused, last };
+const answer = { text: chunks.map((chunk) => chunk.text).join(""), tokens: usage.completionTokens, finishReason, refused, last, threads: model.info.threads };
 document.querySelector("#answer")?.append(JSON.stringify(answer));
 `;
 const WRONG = `import { load } from "rillm";
@@ -87,7 +89,7 @@ after(async () => {
 });
 
 /** Opens an app and checks what came out. */
-async function answers(url, model) {
+async function answers(url, model, threads) {
   const page = await visit(browser, `${url}?model=${encodeURIComponent(model)}`, { errors });
   const shown = await page.waitForFunction(() => document.querySelector("#answer").textContent || null, null, { timeout: 30e3 }).catch((error) => {
     throw new Error(`${url} showed no answer: ${errors.join("; ")}`, { cause: error });
@@ -96,6 +98,7 @@ async function answers(url, model) {
   assert.match(answer.text, /Paris/);
   assert.ok(answer.tokens > 0);
   assert.deepEqual([answer.finishReason, answer.refused], ["length", "not-gguf"]);
+  assert.equal(answer.threads, threads);
   assert.equal(answer.last.loaded, answer.last.total);
   assert.deepEqual(errors, []);
   await page.context().close();
@@ -103,9 +106,9 @@ async function answers(url, model) {
 
 /** Serves a built folder under a prefix and checks the answer. */
 async function served(prefix, folder, page = "index.html") {
-  const world = await site({ folders: { [prefix]: folder } });
+  const world = await site({ folders: { [prefix]: folder }, headers: () => ISOLATED });
   try {
-    await answers(`${world.url}${prefix}/${page}`, `/models/${MODEL}`);
+    await answers(`${world.url}${prefix}/${page}`, `/models/${MODEL}`, 2);
     return world.requests;
   } finally {
     await world.close();
@@ -114,7 +117,7 @@ async function served(prefix, folder, page = "index.html") {
 
 const all = (folder) => fs.readdirSync(folder, { recursive: true }).map((name) => path.join(folder, name)).filter((name) => fs.statSync(name).isFile());
 
-/** The built files evaluate no text, make no workers of texts, and hold one wasm file and no copy of it. */
+/** The built files evaluate no text, make no workers of texts, and hold each of the four wasm files once. */
 function isClean(folder) {
   const files = all(folder);
   for (const file of files.filter((name) => name.endsWith(".js"))) {
@@ -122,12 +125,12 @@ function isClean(folder) {
     const text = fs.readFileSync(file, "utf8").replaceAll(`this||new Function("return this")()`, "");
     assert.equal(/\beval\(|new Function\(|["'`]blob:|["'`]data:/.exec(text)?.[0], undefined, file);
   }
-  assert.equal(files.filter((name) => name.endsWith(".wasm")).length, 1, files.join("\n"));
+  assert.equal(files.filter((name) => name.endsWith(".wasm")).length, 4, files.join("\n"));
 }
 
 test("what is installed is what a user needs, and nothing else", () => {
   const names = fs.readdirSync(path.join(vite, "node_modules/rillm"));
-  for (const needed of ["index.js", "index.d.ts", "worker.js", "rillm_wasm.js", "rillm_wasm_bg.wasm", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"]) assert.ok(names.includes(needed), needed);
+  for (const needed of ["index.js", "index.d.ts", "worker.js", "rillm_wasm.js", "rillm_wasm_threads.js", "rillm_simd128_bg.wasm", "rillm_relaxed_threads_bg.wasm", "isolation-worker.js", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"]) assert.ok(names.includes(needed), needed);
   assert.deepEqual(names.filter((name) => !/\.(js|d\.ts|wasm)$|^(README\.md|LICENSE-(MIT|APACHE)|package\.json)$/.test(name)), []);
 });
 
@@ -139,8 +142,8 @@ test("Vite builds it without any configuration", async () => {
   await run(vite, process.execPath, VITE_BIN, "build", "--logLevel", "warn");
   isClean(path.join(vite, "dist"));
   // Its addresses begin at the root, as by default.
-  const world = await site({ folders: { "/assets": path.join(vite, "dist/assets") }, texts: { "/": fs.readFileSync(path.join(vite, "dist/index.html"), "utf8") } });
-  await answers(`${world.url}/`, `/models/${MODEL}`).finally(world.close);
+  const world = await site({ folders: { "/assets": path.join(vite, "dist/assets") }, texts: { "/": fs.readFileSync(path.join(vite, "dist/index.html"), "utf8") }, headers: () => ISOLATED });
+  await answers(`${world.url}/`, `/models/${MODEL}`, 2).finally(world.close);
   assert.ok(world.requests.some((name) => /^\/assets\/worker-.*\.js$/.test(name)) && world.requests.some((name) => /^\/assets\/.*\.wasm$/.test(name)));
 });
 
@@ -152,7 +155,7 @@ test("Vite's development server serves it without any configuration", async () =
       for (const stream of [server.stdout, server.stderr]) stream.on("data", (piece) => (text += piece, /(http:\S+)/.test(text) && resolve(/(http:\S+)/.exec(text)[1])));
       server.on("exit", () => reject(new Error(text)));
     });
-    await answers(url, `${models.url}/models/${MODEL}`);
+    await answers(url, `${models.url}/models/${MODEL}`, 1); // it sends no headers
   } finally {
     server.kill();
   }

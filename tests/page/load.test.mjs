@@ -39,7 +39,8 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
   assert.ok(info.trainedContextLength >= 2048 && info.deviceBytes > MODEL_BYTES / 2 && info.deviceBytes < memoryBytes, JSON.stringify(info));
   assert.equal(info.vocabSize, 49152);
   assert.equal(info.hasChatTemplate, true);
-  assert.deepEqual([info.backend, info.threads, info.adapter], ["wasm", 1, null]);
+  assert.deepEqual([info.backend, info.adapter], ["wasm", null]);
+  assert.ok(info.threads >= 1 && info.threads <= 8, String(info.threads));
   assert.match(info.backendReason, /\w+ \w+.*\.$/);
   assert.match(info.simd, /^(relaxed|simd128)$/);
   assert.match(text, /Paris/);
@@ -158,7 +159,7 @@ test("an entry of the cache that can't be read is fetched anew", async () => {
   const phases = await page.evaluate(async () => {
     const phases = new Set();
     (await rillm.load(MODEL)).dispose();
-    const options = { workerUrl: "/odd/worker-bad-disk.js", wasmUrl: "/pkg/rillm_wasm_bg.wasm", onProgress: (p) => phases.add(p.phase) };
+    const options = { workerUrl: "/odd/worker-bad-disk.js", wasmUrl: "/pkg/", onProgress: (p) => phases.add(p.phase) };
     (await rillm.load(MODEL, options)).dispose();
     return [...phases];
   });
@@ -181,7 +182,7 @@ for (const stub of ["no-cache", "quota", "quota-later"]) {
   test(`a cache that fails (${stub}) is a warning, not an error, and costs no second download`, async () => {
     const from = world.requests.length;
     const warnings = await page.evaluate(async (stub) => {
-      const model = await rillm.load(MODEL, { workerUrl: `/odd/worker-${stub}.js`, wasmUrl: "/pkg/rillm_wasm_bg.wasm" });
+      const model = await rillm.load(MODEL, { workerUrl: `/odd/worker-${stub}.js`, wasmUrl: "/pkg/" });
       const { tokens } = await model.complete("Hello", FAST).result;
       if (tokens.length === 0) throw new Error("no token");
       model.dispose();

@@ -30,6 +30,7 @@ before(async () => {
     const script = language === "ts" ? (await transformWithOxc(text, "example.ts")).code : text;
     texts[`/${encodeURIComponent(name)}`] = language === "html" ? text : around(script);
   }
+  texts["/isolation-worker.js"] = fs.readFileSync(at("pkg/isolation-worker.js"), "utf8");
   world = await site({ texts, folders: { "/node_modules/rillm": at("pkg") } });
   browser = await launch();
   context = await browser.newContext(); // one for all, so that the model comes from the cache from the second on

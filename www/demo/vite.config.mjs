@@ -5,7 +5,7 @@ import { defineConfig } from "vite";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-// They give the page shared memory, which threads need. Nothing here does yet, but what the page loads must already agree with them.
+// They give the page shared memory, which threads need.
 const headers = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
 
 /** Serves the repository's models/ beside the page, in parts where asked for. */

@@ -16,6 +16,7 @@ export interface Caller {
 export interface LoadedModel {
   info: EngineInfo;
   warnings: Warning[];
+  reason: string;
 }
 
 /** A worker with an engine. */
@@ -82,6 +83,7 @@ export class Connection {
     this.#ended = error;
     this.memoryBytes = 0; // it goes with the worker
     clearTimeout(this.#silence);
+    this.#send({ kind: "end" });
     this.#worker.terminate();
     this.#watch.abort();
     this.#loading?.reject(instead === undefined ? error : instead.reason);
@@ -120,7 +122,7 @@ export class Connection {
         break;
       case "loaded":
         this.memoryBytes = message.memoryBytes;
-        this.#loading?.resolve({ info: message.info, warnings: message.warnings });
+        this.#loading?.resolve({ info: message.info, warnings: message.warnings, reason: message.reason });
         this.#loading = null;
         break;
       case "load-failed":

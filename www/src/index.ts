@@ -9,11 +9,9 @@
  * @packageDocumentation
  */
 
-import { Connection } from "./connection.js";
-import { RillmError, shown } from "./errors.js";
-import { Model, checkSignal } from "./model.js";
-import { pageUrl, toWire } from "./source.js";
-import type { LoadOptions, ModelInfo, ModelSource } from "./types.js";
+import type { Model } from "./model.js";
+import { open } from "./load.js";
+import type { LoadOptions, ModelSource } from "./types.js";
 
 export { RillmError, type ErrorCode } from "./errors.js";
 export type { Model } from "./model.js";
@@ -26,59 +24,6 @@ export type * from "./types.js";
  * Rejects with a {@link RillmError}: `network`, `not-gguf`, `truncated`, `unsupported-type`, `unsupported-architecture`, `out-of-memory`,
  * `bad-option`, `unknown-option`, `not-supported`, `no-worker`, `no-wasm` or another of its codes; or with `signal.reason` if it was aborted.
  */
-export async function load(source: ModelSource, options: LoadOptions = {}): Promise<Model> {
-  const { signal, onProgress, cache, contextLength, place, workerUrl, wasmUrl } = check(options);
-  const wire = toWire(source);
-  signal?.throwIfAborted();
-  const connection = new Connection(workerUrl);
-  const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), { reason: signal?.reason as unknown });
-  signal?.addEventListener("abort", abort, { once: true });
-  try {
-    const engineOptions = contextLength === undefined ? {} : { contextLength };
-    const loaded = await connection.load({ kind: "load", source: wire, cache, wasmUrl, options: engineOptions }, (progress) => onProgress?.(progress));
-    return new Model(connection, loaded, place);
-  } finally {
-    signal?.removeEventListener("abort", abort);
-  }
-}
-
-const NAMES = ["backend", "threads", "contextLength", "cache", "signal", "onProgress", "workerUrl", "wasmUrl"];
-
-function check(options: LoadOptions) {
-  if (typeof options !== "object" || options === null) throw new RillmError("bad-option", "the options must be a plain object");
-  const unknown = Object.keys(options).find((name) => !NAMES.includes(name));
-  if (unknown !== undefined) throw new RillmError("unknown-option", `there is no load option ${JSON.stringify(unknown)}; there are ${NAMES.join(", ")}`);
-  const { backend, threads, contextLength, cache, onProgress } = options;
-  // JavaScript callers have no types to hold them back.
-  if (threads !== undefined && !whole(threads)) throw new RillmError("bad-option", `threads must be a whole number from 1 on, not ${shown(threads)}`);
-  if (threads !== undefined && threads !== 1) throw new RillmError("not-supported", `this version computes on one thread: leave threads out, or give 1 instead of ${threads}`);
-  if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${shown(contextLength)}`);
-  if (cache !== undefined && typeof cache !== "boolean") throw new RillmError("bad-option", "cache must be true or false");
-  if (onProgress !== undefined && typeof onProgress !== "function") throw new RillmError("bad-option", "onProgress must be a function");
-  return {
-    signal: checkSignal(options.signal),
-    onProgress,
-    cache: cache ?? true,
-    contextLength,
-    place: choose(backend ?? "auto"),
-    workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl, "workerUrl"),
-    wasmUrl: options.wasmUrl === undefined ? undefined : pageUrl(options.wasmUrl, "wasmUrl"),
-  };
-}
-
-function whole(value: unknown): boolean {
-  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value < 2 ** 32;
-}
-
-function choose(backend: string): Pick<ModelInfo, "backend" | "backendReason" | "adapter"> {
-  switch (backend) {
-    case "auto":
-      return { backend: "wasm", backendReason: "This version computes on the processor, in WebAssembly; it does not use the GPU yet.", adapter: null };
-    case "wasm":
-      return { backend: "wasm", backendReason: "The processor was asked for (backend: \"wasm\").", adapter: null };
-    case "webgpu":
-      throw new RillmError("not-supported", "the backend webgpu is not supported yet: leave backend out, or give \"wasm\"");
-    default:
-      throw new RillmError("bad-option", `backend must be "auto", "webgpu" or "wasm", not ${shown(backend)}`);
-  }
+export function load(source: ModelSource, options: LoadOptions = {}): Promise<Model> {
+  return open(source, options);
 }

@@ -23,7 +23,7 @@ export class Model {
   /** @internal Made by `load`. */
   constructor(connection: Connection, loaded: LoadedModel, place: Place) {
     this.#connection = connection;
-    this.#info = { ...loaded.info, ...place };
+    this.#info = { ...loaded.info, ...place, backendReason: `${place.backendReason} ${loaded.reason}` };
     this.warnings = loaded.warnings;
     connections.set(this, connection);
   }

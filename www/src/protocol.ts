@@ -2,6 +2,7 @@
 
 import type { PlainError } from "./errors.js";
 import type { WireSource } from "./source.js";
+import type { Variant } from "./variant.js";
 import type {
   ChatMessage, Chunk, GenerationOptions, GenerationResult, LoadProgress, Metrics, ModelInfo, Score, Warning,
 } from "./types.js";
@@ -11,7 +12,6 @@ export type { ChatMessage };
 /** What the engine's loader takes. */
 export interface EngineLoadOptions {
   contextLength?: number;
-  threads?: number;
 }
 
 /** What the engine says of a model; the host adds where it runs. */
@@ -39,6 +39,9 @@ export interface LoadRequest {
   source: WireSource;
   cache: boolean;
   wasmUrl: string | undefined;
+  threads: number | undefined;
+  /** For tests: this module and no other. */
+  variant: Variant | undefined;
   options: EngineLoadOptions;
 }
 
@@ -53,7 +56,7 @@ export type Call =
   | { kind: "score"; ids: Uint32Array };
 
 /** Page to worker. */
-export type ToWorker = LoadRequest | { kind: "call"; id: number; call: Call } | { kind: "abort"; id: number };
+export type ToWorker = LoadRequest | { kind: "call"; id: number; call: Call } | { kind: "abort"; id: number } | { kind: "end" };
 
 /** About a call; every one but `prefill` and `chunk` is its last. */
 export type Reply =
@@ -70,7 +73,22 @@ export type FromWorker =
   | { kind: "started" }
   | { kind: "holds"; lock: string }
   | { kind: "progress"; progress: LoadProgress }
-  | { kind: "loaded"; info: EngineInfo; warnings: Warning[]; memoryBytes: number }
+  | { kind: "loaded"; info: EngineInfo; warnings: Warning[]; reason: string; memoryBytes: number }
   | { kind: "load-failed"; error: PlainError }
   | { kind: "reply"; id: number; reply: Reply; memoryBytes: number }
   | { kind: "crashed"; message: string };
+
+/** An engine's worker to one of its threads: take your seat; there is work. */
+export type ToThread = ThreadStart | { kind: "work" };
+
+/** What a thread needs. */
+export interface ThreadStart {
+  kind: "serve";
+  module: WebAssembly.Module;
+  memory: WebAssembly.Memory;
+  /** What its pool gave for this thread. */
+  seat: number;
+}
+
+/** The other way round: ready; nothing to do for a while. */
+export type FromThread = Extract<FromWorker, { kind: "started" | "holds" | "crashed" }> | { kind: "serving" } | { kind: "rests" };

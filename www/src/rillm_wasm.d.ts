@@ -2,11 +2,15 @@
 
 import type { ChatMessage, EngineInfo, EngineLoadOptions, EngineOptions, EngineScore, EngineStep } from "./protocol.js";
 
-export default function init(options: { module_or_path: URL | string }): Promise<{ readonly memory: WebAssembly.Memory }>;
+export default function init(options: { module_or_path: URL | WebAssembly.Module; memory?: WebAssembly.Memory }): Promise<{ readonly memory: WebAssembly.Memory }>;
 
 export class Pool {
   constructor(threads: number);
+  readonly threads: number;
+  seat(): number;
 }
+export function serve(seat: number): void;
+export function abandon(seat: number): void;
 
 export class Loader {
   constructor(total: number | undefined, options: EngineLoadOptions, pool: Pool);

@@ -7,7 +7,7 @@ export type ModelSource = URL | string | Blob | ArrayBuffer | Uint8Array | reado
 export interface LoadOptions {
   /** What computes: `"auto"` takes the best that there is; `"webgpu"` is not supported yet. Default `"auto"`. */
   backend?: "auto" | "webgpu" | "wasm";
-  /** Threads that compute; more than 1 is not supported yet. Default 1. */
+  /** Threads that compute, 1 to 64; 1 on a page that is not cross-origin isolated. Default as many as help. */
   threads?: number;
   /** Tokens that the model remembers, prompt and answer together. Default what the file says, at most 4096. */
   contextLength?: number;
@@ -19,7 +19,7 @@ export interface LoadOptions {
   onProgress?: (progress: LoadProgress) => void;
   /** The worker's script, relative to the page; must be of the page's own origin. Default `worker.js` beside the package's `index.js`. */
   workerUrl?: URL | string;
-  /** The WebAssembly file, relative to the page. Default `rillm_wasm_bg.wasm` beside the worker's modules. */
+  /** The folder with the WebAssembly files (ending in `/`, or a file in it), relative to the page. Default the folder of the worker's modules. */
   wasmUrl?: URL | string;
 }
 
@@ -59,7 +59,7 @@ export interface ModelInfo {
   hasChatTemplate: boolean;
   /** What computes. */
   backend: "webgpu" | "wasm";
-  /** Why that one, in a sentence. */
+  /** Why that one, and why on so many threads, in sentences. */
   backendReason: string;
   /** Threads that compute. */
   threads: number;

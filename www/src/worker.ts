@@ -1,15 +1,17 @@
-// The module worker that owns the engine. It works off one queue; between two steps it returns to its event loop, so that an abort gets in.
+// The module worker that owns the engine, or is one of its threads. It works off one queue; between two steps it returns to its event loop, so that an abort gets in.
 
 import { describe, refusal } from "./errors.js";
 import { loadEngine } from "./loading.js";
-import type { Call, EngineStep, FromWorker, Reply, ToWorker } from "./protocol.js";
+import type { Call, EngineInfo, EngineStep, FromThread, FromWorker, Reply, ToThread, ToWorker } from "./protocol.js";
+import { THREAD, serve } from "./start.js";
 import type { Engine, Generation } from "./rillm_wasm.js";
 import type { GenerationResult, Metrics } from "./types.js";
 
 /** What a worker's global scope has; the DOM's types describe a window's. */
 interface Scope {
-  postMessage(message: FromWorker): void;
-  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
+  name: string;
+  postMessage(message: FromWorker | FromThread): void;
+  onmessage: ((event: MessageEvent<ToWorker | ToThread>) => void) | null;
   onunhandledrejection: ((event: PromiseRejectionEvent) => void) | null;
 }
 
@@ -24,15 +26,18 @@ const queue: Job[] = [];
 let engine: Engine | null = null;
 let memory: WebAssembly.Memory | null = null;
 let working = false;
+let rouse = (): void => undefined;
+/** The page has ended this worker; the browser may take its time while threads are at work, so no further step is made. */
+let ended = false;
 
-const post = (message: FromWorker): void => scope.postMessage(message);
+const post = (message: FromWorker | FromThread): void => scope.postMessage(message);
 const memoryBytes = (): number => memory?.buffer.byteLength ?? 0;
 const reply = (job: Job, reply: Reply): void => post({ kind: "reply", id: job.id, reply, memoryBytes: memoryBytes() });
 
 // A macrotask through a message, because timers are clamped to 4 ms.
 const channel = new MessageChannel();
 let resume: (() => void) | null = null;
-channel.port1.onmessage = () => resume?.();
+channel.port1.onmessage = () => ended || resume?.();
 function breathe(): Promise<void> {
   return new Promise((resolve) => {
     resume = resolve;
@@ -44,13 +49,17 @@ scope.onmessage = ({ data }) => {
   if (data.kind === "load") {
     loadEngine(data, (progress) => post({ kind: "progress", progress })).then(
       (loaded) => {
-        ({ engine, memory } = loaded);
-        post({ kind: "loaded", info: engine.info(), warnings: loaded.warnings, memoryBytes: memoryBytes() });
+        ({ engine, memory, rouse } = loaded);
+        post({ kind: "loaded", info: infoOf(engine), warnings: loaded.warnings, reason: loaded.reason, memoryBytes: memoryBytes() });
       },
     ).catch((error: unknown) => {
       const known = refusal(error);
       post(known === null ? { kind: "crashed", message: `${describe(error)}; the memory for the model may not be there` } : { kind: "load-failed", error: known });
     });
+  } else if (data.kind === "serve" || data.kind === "work") {
+    void serve(data, post);
+  } else if (data.kind === "end") {
+    ended = true;
   } else if (data.kind === "call") {
     queue.push({ id: data.id, call: data.call, aborted: data.call.kind === "generate" && data.call.aborted });
     void work();
@@ -60,6 +69,12 @@ scope.onmessage = ({ data }) => {
 };
 // The engine's own failures come as an error event that reaches the page by itself; a promise's would stay here.
 scope.onunhandledrejection = (event) => post({ kind: "crashed", message: describe(event.reason) });
+
+/** The engine tells ways of using the relaxed instructions apart. */
+function infoOf(engine: Engine): EngineInfo {
+  const info = engine.info();
+  return { ...info, simd: info.simd.startsWith("relaxed") ? "relaxed" : "simd128" };
+}
 
 function abort(id: number): void {
   const index = queue.findIndex((job) => job.id === id);
@@ -101,6 +116,7 @@ async function run(engine: Engine, job: Job, call: Call): Promise<Reply> {
     case "score": {
       const scoring = engine.score(call.ids);
       for (;;) {
+        rouse();
         const { result } = await scoring.step();
         if (result !== null) {
           scoring.free();
@@ -124,6 +140,7 @@ async function generate(generation: Generation, job: Job): Promise<GenerationRes
   reply(job, { kind: "prefill", done: 0, total: generation.promptTokens(), metrics: UNBEGUN });
   for (;;) {
     if (job.aborted) generation.abort();
+    rouse();
     const step: EngineStep = await generation.step();
     if (step.kind === "prefill") {
       reply(job, step);
@@ -153,7 +170,7 @@ post({ kind: "started" });
 // No event tells a page that its worker is gone. A lock does: the browser frees it with whoever held it.
 function holdLock(): void {
   if (navigator.locks === undefined) return; // outside of a secure context
-  const lock = `rillm-worker-${crypto.randomUUID()}`;
+  const lock = `rillm-${scope.name === THREAD ? "thread" : "worker"}-${crypto.randomUUID()}`; // a thread's tells that it is still there
   const held = navigator.locks.request(lock, () => {
     post({ kind: "holds", lock });
     return new Promise<never>(() => undefined);

@@ -12,12 +12,16 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// More threads than this are never made: the count of those at work has eight bits.
 pub const MOST: usize = 64;
 
 /// How often a thread looks for work before it sleeps: some tens of microseconds. In wasm a look has no pause in it.
 const LOOKS: u32 = if cfg!(target_arch = "wasm32") { 50_000 } else { 4_000 };
+
+/// How long a thread of the host's sleeps before it goes back to the host: a worker that never returns to its event loop can't be ended at once.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The bits of `Shared::state`: how many threads are in the run, whether it is open, and its number.
 const COUNT: u32 = 0xff;
@@ -80,8 +84,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Spins, then sleeps, until `state` shows an open run other than `seen`; counts the thread in and gives the run's number.
-    fn enter(&self, seen: u32) -> Option<u32> {
+    /// Spins, then sleeps, until `state` shows an open run other than `seen`; counts the thread in and gives the run's number. None where the
+    /// pool is gone, or where it slept for as long as its patience lasts.
+    fn enter(&self, seen: u32, patience: Option<Duration>) -> Option<u32> {
         let mut looks = 0;
         loop {
             if self.over.load(Ordering::Acquire) {
@@ -103,9 +108,18 @@ impl Shared {
             // Whoever opens a run looks at `sleepers` afterwards; we count ourselves before we look at the run once more. One of us sees the other.
             let guard = locked(&self.lock);
             self.sleepers.fetch_add(1, Ordering::SeqCst);
-            let asleep = |_: &mut ()| !self.over.load(Ordering::SeqCst) && !self.is_new(self.state.load(Ordering::SeqCst), seen);
-            drop(self.wake.wait_while(guard, asleep));
+            let nothing = || !self.over.load(Ordering::SeqCst) && !self.is_new(self.state.load(Ordering::SeqCst), seen);
+            let mut tired = false;
+            if nothing() {
+                match patience {
+                    None => drop(self.wake.wait(guard)),
+                    Some(patience) => tired = self.wake.wait_timeout(guard, patience).is_ok_and(|(_, timeout)| timeout.timed_out()),
+                }
+            }
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            if tired && nothing() {
+                return None;
+            }
         }
     }
 
@@ -113,10 +127,10 @@ impl Shared {
         state & OPEN != 0 && state / NUMBER != seen
     }
 
-    /// The life of a thread.
-    fn serve(&self) {
+    /// The life of a thread, or a part of it: until the patience is at its end.
+    fn serve(&self, patience: Option<Duration>) {
         let mut seen = u32::MAX; // no number of a run: those have fewer bits
-        while let Some(number) = self.enter(seen) {
+        while let Some(number) = self.enter(seen, patience) {
             seen = number;
             // SAFETY: this thread is counted in the run, and the caller keeps the job alive until the count is zero.
             let result = unsafe { (**self.job.get()).help() };
@@ -199,7 +213,7 @@ impl Pool {
         {
             let spawn = |i: usize| {
                 let shared = shared.clone();
-                std::thread::Builder::new().name(format!("rillm-{i}")).spawn(move || shared.serve()).ok()
+                std::thread::Builder::new().name(format!("rillm-{i}")).spawn(move || shared.serve(None)).ok()
             };
             let handles: Vec<_> = (1..threads).map_while(spawn).collect();
             Self { threads: handles.len() + 1, shared, handles, alone: PhantomData }
@@ -258,9 +272,9 @@ impl Drop for Pool {
 pub struct Seat(Arc<Shared>);
 
 impl Seat {
-    /// Works for the pool until that is dropped.
+    /// Works for the pool until that is dropped, or until there was nothing to do for a while: then the host calls again, when there may be.
     pub fn serve(&self) {
-        self.0.serve();
+        self.0.serve(Some(PATIENCE));
     }
 
     /// Says that the thread in this seat came to its end: a run that counts on it panics instead of waiting for ever.
@@ -326,7 +340,10 @@ mod tests {
     fn a_thread_may_come_late_and_leaves_with_the_pool() {
         let pool = Pool::new(2);
         let seat = pool.seat();
-        let late = std::thread::spawn(move || seat.serve());
+        let start = std::time::Instant::now();
+        seat.serve(); // nothing to do
+        assert!(start.elapsed() >= PATIENCE);
+        let late = std::thread::spawn(move || (0..3).for_each(|_| seat.serve()));
         let sum = AtomicUsize::new(0);
         (0..1000).for_each(|_| pool.run(8, |i| _ = sum.fetch_add(i, Ordering::Relaxed)));
         drop(pool);

@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 pub mod relaxed;
 pub mod scalar;
@@ -179,6 +181,8 @@ variants! {
     AvxVnni(vnni::AvxVnni) "x86-64 with AVX-VNNI.",
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni(vnni::Avx512Vnni) "x86-64 with AVX-512 VNNI.",
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(neon::NeonDot) "64-bit Arm with the dot product instructions.",
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128(simd128::Simd128) "wasm's 128-bit SIMD.",
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]

@@ -2,6 +2,8 @@
 
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
 use crate::ops::norm_linear::{Activation, GELU_CUBIC, GELU_LINEAR};
+use crate::ops::pick::Accumulator;
+use crate::ops::sample;
 use crate::quant::SMALLEST;
 
 /// exp for arguments up to 88, eight at a time; below -87 the result is exp(-87).
@@ -158,5 +160,36 @@ impl Kernel for Quantize<'_> {
             }
             block.sum = (block.halves[0] + block.halves[1]) as f32;
         }
+    }
+}
+
+/// Logits of one row to its pick.
+pub struct Take<'a> {
+    pub accumulator: &'a mut Accumulator,
+    pub first: u32,
+    pub logits: &'a [f32],
+}
+
+impl Kernel for Take<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) {
+        self.accumulator.push(self.first, self.logits);
+    }
+}
+
+/// A token of a row of logits, see [`sample::reference`].
+pub struct Draw<'a> {
+    pub logits: &'a [f32],
+    pub recent: &'a [u32],
+    pub params: &'a sample::Params,
+    pub scratch: &'a mut sample::Scratch,
+}
+
+impl Kernel for Draw<'_> {
+    type Out = Option<u32>;
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) -> Option<u32> {
+        sample::reference(self.logits, self.recent, self.params, self.scratch)
     }
 }

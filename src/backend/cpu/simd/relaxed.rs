@@ -1,9 +1,9 @@
 //! wasm's relaxed SIMD: a product of int8 with int7, exact on every engine while the second operand is not negative.
 //!
-//! Unsigned weights (at most 63) are that operand. Weights of eight bits don't fit and go the way of `simd128`.
+//! Unsigned weights (at most 63) are that operand. Weights of eight bits don't fit.
 
 use super::Isa;
-use super::simd128::{F16_UNIT, dot_pairs, halves, load128, pairs_to_f32, shared, widen_f16x8, widen_signed};
+use super::simd128::{F16_UNIT, dot_pairs, eights, halves, load128, pairs_to_f32, shared, widen_f16x8, widen_signed};
 use std::arch::wasm32::*;
 
 macro_rules! lanes {
@@ -14,7 +14,7 @@ macro_rules! lanes {
 
 /// The two ways of gathering products: which is faster depends on what the engine makes of them for the processor.
 macro_rules! relaxed {
-    ($(#[$doc:meta])* $set:ident, $name:literal, $there:expr, $($sums:item)+) => {
+    ($(#[$doc:meta])* $set:ident, $name:literal, $there:expr, $($sums:tt)+) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
         pub struct $set;
@@ -51,6 +51,7 @@ macro_rules! relaxed {
 relaxed! {
     /// Sums of two products in 16 bits, widened once they would not fit: two instructions for 16 products where there is no better one.
     RelaxedPairs, "relaxed-pairs", true,
+    eights!();
     #[inline(always)]
     fn begin(self, _: [v128; 2]) -> [v128; 2] {
         [i16x8_splat(0); 2]
@@ -69,6 +70,32 @@ relaxed! {
 relaxed! {
     /// Sums of four products in 32 bits: one instruction on processors with VNNI (x86) or SDOT (Arm), three elsewhere.
     RelaxedFours, "relaxed-fours", has_fours(),
+    type W8 = [v128; 2];
+    type P8 = [v128; 4];
+    #[inline(always)]
+    fn zero8(self) -> [v128; 4] {
+        [i32x4_splat(0); 4]
+    }
+    #[inline(always)]
+    fn load8(self, q: &[u8; 32]) -> [v128; 2] {
+        self.bytes(q)
+    }
+    /// The weights are the int8 here; the activations' positive and negative parts are each an int7.
+    #[inline(always)]
+    fn dot8(self, p: [v128; 4], w: [v128; 2], x: v128) -> [v128; 4] {
+        let zero = i8x16_splat(0);
+        let (positive, negative) = (i8x16_max(x, zero), i8x16_max(i8x16_neg(x), zero));
+        [
+            i32x4_relaxed_dot_i8x16_i7x16_add(w[0], positive, p[0]),
+            i32x4_relaxed_dot_i8x16_i7x16_add(w[1], positive, p[1]),
+            i32x4_relaxed_dot_i8x16_i7x16_add(w[0], negative, p[2]),
+            i32x4_relaxed_dot_i8x16_i7x16_add(w[1], negative, p[3]),
+        ]
+    }
+    #[inline(always)]
+    fn to_f8(self, p: [v128; 4]) -> [v128; 2] {
+        [f32x4_convert_i32x4(i32x4_sub(p[0], p[2])), f32x4_convert_i32x4(i32x4_sub(p[1], p[3]))]
+    }
     #[inline(always)]
     fn begin(self, p: [v128; 2]) -> [v128; 2] {
         p

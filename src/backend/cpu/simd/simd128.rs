@@ -81,8 +81,6 @@ macro_rules! shared {
         type F = [v128; 2];
         type B = [v128; 2];
         type X = v128;
-        type W8 = [v128; 4];
-        type P8 = [v128; 4];
 
         const WIDE: bool = false;
         const F16_UNIT: f32 = F16_UNIT;
@@ -203,6 +201,15 @@ macro_rules! shared {
             // SAFETY: the reference is to 4 bytes, and the load needs no alignment.
             unsafe { v128_load32_splat(x.as_ptr().cast()) }
         }
+    };
+}
+
+/// Signed weights of eight bits, by way of sixteen.
+macro_rules! eights {
+    () => {
+        type W8 = [v128; 4];
+        type P8 = [v128; 4];
+
         #[inline(always)]
         fn zero8(self) -> [v128; 4] {
             [i32x4_splat(0); 4]
@@ -222,10 +229,11 @@ macro_rules! shared {
     };
 }
 #[cfg(target_feature = "relaxed-simd")]
-pub(super) use shared;
+pub(super) use {eights, shared};
 
 impl Isa for Simd128 {
     shared!();
+    eights!();
     type W = [v128; 4];
     type P = [v128; 4];
     type S = [v128; 4];
