@@ -11,7 +11,6 @@ pub mod testing;
 pub(crate) use activation::SMALLEST;
 pub use activation::{ACTIVATION_BLOCK, quantize_q8};
 pub use dequantize::k_scale_min;
-pub(crate) use dequantize::{fifth_bit_32, nibble_32, nibble_256};
 
 /// How the numbers of a tensor are stored.
 #[allow(non_camel_case_types, missing_docs)]

@@ -240,7 +240,7 @@ impl Backend for Cpu {
 
     fn tensor(&mut self, spec: &TensorSpec) -> Result<Tensor> {
         self.weights.push(match spec.kind {
-            Kind::Matrix => Weight::Matrix(Packed::new(spec.name, spec.format, spec.rows, spec.cols)?),
+            Kind::Matrix => Weight::Matrix(Packed::new(spec.name, spec.format, spec.rows, spec.cols, self.machine.variant.bias8())?),
             Kind::Vector => Weight::Vector { name: spec.name.to_owned(), format: spec.format, values: vec![0.0; spec.rows * spec.cols] },
         });
         Ok(Tensor(self.weights.len() - 1))

@@ -42,12 +42,12 @@ fn half_at(block: &[u8], at: usize) -> f32 {
 }
 
 /// Weight `i` of a block of 32: the low nibbles are weights 0 to 15, the high ones 16 to 31.
-pub(crate) fn nibble_32(qs: &[u8], i: usize) -> u8 {
+fn nibble_32(qs: &[u8], i: usize) -> u8 {
     if i < 16 { qs[i] & 15 } else { qs[i - 16] >> 4 }
 }
 
 /// The fifth bit of weight `i` of a block of 32: bit `i` of a little-endian u32.
-pub(crate) fn fifth_bit_32(qh: &[u8], i: usize) -> u8 {
+fn fifth_bit_32(qh: &[u8], i: usize) -> u8 {
     (qh[i / 8] >> (i % 8) & 1) << 4
 }
 
@@ -114,7 +114,7 @@ fn k_scale_offset(block: &[u8], i: usize) -> (f32, f32) {
 }
 
 /// Weight `i` of 256: in each 32 bytes the low nibbles are 32 weights and the high nibbles the next 32.
-pub(crate) fn nibble_256(qs: &[u8], i: usize) -> u8 {
+fn nibble_256(qs: &[u8], i: usize) -> u8 {
     qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15
 }
 

@@ -19,25 +19,24 @@ pub trait Family {
     fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]);
 }
 
-/// Products of a run of columns with T tokens, on top of `p`: `$quads` fours of columns from `$from` on, whose weights `$unpack` gives as
-/// bytes. Sixteen bits must hold the run: 2 * 127 * the largest weight * fours of columns < 2^15. A macro, because a closure would lose the
-/// instruction set.
+/// Products of a run of columns with T tokens, on top of `p`: fours of columns from `$from` on, whose weights are the `$bytes`, unpacked one
+/// after the other. Sixteen bits must hold the run: 2 * 127 * the largest weight * fours of columns < 2^15. A macro, because a closure
+/// would lose the instruction set.
 macro_rules! run {
-    ($isa:ident, $x:ident, $p:ident, $quads:expr, $quad:ident => $unpack:expr) => {{
+    ($isa:ident, $x:ident, $p:ident, $from:expr, $($bytes:expr),+) => {{
         let mut s = [$isa.begin($p[0]); T];
         for t in 0..T {
             s[t] = $isa.begin($p[t]);
         }
-        for pair in $quads {
-            let $quad = 2 * pair;
-            let bytes = $unpack;
-            for (i, b) in bytes.into_iter().enumerate() {
-                let w = $isa.weights(b);
-                for t in 0..T {
-                    s[t] = $isa.dot(s[t], w, $isa.quad(&$x[t].q[$quad + i]));
-                }
+        let mut quad = $from;
+        $({
+            let w = $isa.weights($bytes);
+            for t in 0..T {
+                s[t] = $isa.dot(s[t], w, $isa.quad(&$x[t].q[quad]));
             }
-        }
+            quad += 1;
+        })+
+        let _ = quad;
         for t in 0..T {
             $p[t] = $isa.end($p[t], s[t]);
         }
@@ -58,7 +57,22 @@ impl Family for Group4 {
     #[inline(always)]
     fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut p = [isa.start(0); T];
-        run!(isa, x, p, 0..4, quad => isa.nibbles(&self.q[quad / 2])); // 2 * 127 * 15 * 8 = 30,480
+        let [a, b, c, d] = isa.all_bytes(&self.q);
+        // 2 * 127 * 15 * 8 = 30,480
+        run!(
+            isa,
+            x,
+            p,
+            0,
+            isa.low(a, 15),
+            isa.field(a, 0xf0, 4),
+            isa.low(b, 15),
+            isa.field(b, 0xf0, 4),
+            isa.low(c, 15),
+            isa.field(c, 0xf0, 4),
+            isa.low(d, 15),
+            isa.field(d, 0xf0, 4)
+        );
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
@@ -67,14 +81,12 @@ impl Family for Group5 {
     #[inline(always)]
     fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut p = [isa.start(0); T];
-        let high = isa.bytes(&self.high);
-        for half in 0..2 {
-            // 2 * 127 * 31 * 4 = 31,496
-            run!(isa, x, p, 2 * half..2 * half + 2, quad => {
-                let [a, b] = isa.nibbles(&self.q[quad / 2]);
-                [isa.insert(a, high, 1, quad as u32), isa.insert(b, high, 1, quad as u32 + 1)]
-            });
-        }
+        let [a, b, c, d, e] = isa.all_bytes(&self.q);
+        // 2 * 127 * 31 * 4 = 31,496
+        run!(isa, x, p, 0, isa.low(a, 31), isa.low(b, 31), isa.low(c, 31), isa.low(d, 31));
+        let (f, g) = (isa.or(isa.field(a, 0xe0, 5), isa.field(b, 0xc0, 3)), isa.or(isa.field(c, 0xe0, 5), isa.field(d, 0xc0, 3)));
+        let h = isa.or(isa.field(e, 0xe0, 5), isa.or(isa.field(b, 0x20, 2), isa.field(d, 0x20, 1)));
+        run!(isa, x, p, 4, isa.low(e, 31), f, g, h);
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
@@ -88,15 +100,11 @@ impl Family for Group6 {
             for t in 0..T {
                 p[t] = isa.start(-32 * x[t].halves[half]);
             }
-            let high = isa.bytes(&self.high[half]);
-            for pair in 2 * half..2 * half + 2 {
-                // 2 * 127 * 63 * 2 = 32,004
-                run!(isa, x, p, pair..pair + 1, quad => {
-                    let [a, b] = isa.nibbles(&self.q[quad / 2]);
-                    let from = 2 * (quad as u32 % 4);
-                    [isa.insert(a, high, 3, from), isa.insert(b, high, 3, from + 2)]
-                });
-            }
+            let [a, b, c] = isa.all_bytes(&self.q[half]);
+            let d = isa.or(isa.field(a, 0xc0, 6), isa.or(isa.field(b, 0xc0, 4), isa.field(c, 0xc0, 2)));
+            // 2 * 127 * 63 * 2 = 32,004
+            run!(isa, x, p, 4 * half, isa.low(a, 63), isa.low(b, 63));
+            run!(isa, x, p, 4 * half + 2, isa.low(c, 63), d);
             let d = isa.load_f16(&self.d[half]);
             for t in 0..T {
                 let part = isa.mul(d, isa.to_f(p[t]));
@@ -112,7 +120,10 @@ impl Family for Group6 {
 impl Family for Group8 {
     #[inline(always)]
     fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
-        let mut p = [isa.zero8(); T];
+        let mut p = [isa.start8(0); T];
+        for t in 0..T {
+            p[t] = isa.start8(x[t].halves[0] + x[t].halves[1]);
+        }
         for (quad, q) in self.q.iter().enumerate() {
             let w = isa.load8(q);
             for t in 0..T {

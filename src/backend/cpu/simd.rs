@@ -49,9 +49,9 @@ pub trait Isa: Copy + 'static {
     type S: Copy;
     /// Exact sums of eight rows.
     type P: Copy;
-    /// Thirty-two signed weights, ready to multiply.
+    /// Thirty-two weights of eight bits, ready to multiply.
     type W8: Copy;
-    /// Exact sums of eight rows of signed products.
+    /// Exact sums of eight rows of products of them.
     type P8: Copy;
 
     /// Its name in `info`.
@@ -100,10 +100,23 @@ pub trait Isa: Copy + 'static {
 
     /// Thirty-two bytes as they are.
     fn bytes(self, q: &[u8; 32]) -> Self::B;
-    /// The low nibbles, and the high ones.
-    fn nibbles(self, q: &[u8; 32]) -> [Self::B; 2];
-    /// Adds the bits `mask << from` of each byte of `high` to `b`, as bit 4 and up.
-    fn insert(self, b: Self::B, high: Self::B, mask: u8, from: u32) -> Self::B;
+    /// Several times thirty-two bytes.
+    #[inline(always)]
+    fn all_bytes<const N: usize>(self, q: &[[u8; 32]; N]) -> [Self::B; N] {
+        std::array::from_fn(
+            #[inline(always)]
+            |i| self.bytes(&q[i]),
+        )
+    }
+    /// The bits `mask` of each byte.
+    #[inline(always)]
+    fn low(self, b: Self::B, mask: u8) -> Self::B {
+        self.field(b, mask, 0)
+    }
+    /// The bits `mask` of each byte, moved to the right by `right` (to the left where that is negative): none may leave its byte.
+    fn field(self, b: Self::B, mask: u8, right: i32) -> Self::B;
+    /// The bits of both.
+    fn or(self, a: Self::B, b: Self::B) -> Self::B;
     /// Bytes from 0 to 63 as weights.
     fn weights(self, b: Self::B) -> Self::W;
     /// Four activations, for every row.
@@ -119,11 +132,15 @@ pub trait Isa: Copy + 'static {
     /// Exact sums, rounded to f32.
     fn to_f(self, p: Self::P) -> Self::F;
 
-    /// No sums yet.
-    fn zero8(self) -> Self::P8;
-    /// Signed 8-bit weights.
+    /// What is added to weights of eight bits when they are stored: 128 for a set that multiplies unsigned bytes.
+    fn bias8(self) -> u8 {
+        0
+    }
+    /// Sums of products with activations whose sum is `sum`: what the bias will add is taken off.
+    fn start8(self, sum: i32) -> Self::P8;
+    /// Weights of eight bits, as they are stored.
     fn load8(self, q: &[u8; 32]) -> Self::W8;
-    /// Adds the products of four columns of signed weights.
+    /// Adds the products of four columns of weights of eight bits.
     fn dot8(self, p: Self::P8, w: Self::W8, x: Self::X) -> Self::P8;
     /// Exact sums, rounded to f32.
     fn to_f8(self, p: Self::P8) -> Self::F;
@@ -157,6 +174,13 @@ macro_rules! variants {
             pub fn name(self) -> &'static str {
                 match self {
                     $($(#[cfg($cfg)])? Variant::$name => <$set>::NAME,)+
+                }
+            }
+
+            /// What is added to weights of eight bits when they are stored for it.
+            pub fn bias8(self) -> u8 {
+                match self {
+                    $($(#[cfg($cfg)])? Variant::$name => <$set>::detect().map_or(0, Isa::bias8),)+
                 }
             }
 

@@ -24,7 +24,6 @@ macro_rules! shared {
         type X = __m256i;
         type S = __m256i;
         type P = __m256i;
-        type W8 = [__m256i; 2];
         type P8 = __m256i;
 
         const WIDE: bool = true;
@@ -118,29 +117,19 @@ macro_rules! shared {
             intrinsic!(_mm256_loadu_si256(q.as_ptr().cast()))
         }
         #[inline(always)]
-        fn nibbles(self, q: &[u8; 32]) -> [__m256i; 2] {
-            let both = self.bytes(q);
+        fn field(self, b: __m256i, mask: u8, right: i32) -> __m256i {
             intrinsic!({
-                let mask = _mm256_set1_epi8(15);
-                [_mm256_and_si256(both, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask)]
+                let bits = _mm256_and_si256(b, _mm256_set1_epi8(mask as i8));
+                match right {
+                    0 => bits,
+                    1.. => _mm256_srl_epi16(bits, _mm_cvtsi32_si128(right)),
+                    _ => _mm256_sll_epi16(bits, _mm_cvtsi32_si128(-right)),
+                }
             })
         }
         #[inline(always)]
-        fn insert(self, b: __m256i, high: __m256i, mask: u8, from: u32) -> __m256i {
-            intrinsic!({
-                let bits = _mm256_and_si256(high, _mm256_set1_epi8((mask << from) as i8));
-                let moved = match from {
-                    0 => _mm256_slli_epi16::<4>(bits),
-                    1 => _mm256_slli_epi16::<3>(bits),
-                    2 => _mm256_slli_epi16::<2>(bits),
-                    3 => _mm256_slli_epi16::<1>(bits),
-                    4 => bits,
-                    5 => _mm256_srli_epi16::<1>(bits),
-                    6 => _mm256_srli_epi16::<2>(bits),
-                    _ => _mm256_srli_epi16::<3>(bits),
-                };
-                _mm256_or_si256(b, moved)
-            })
+        fn or(self, a: __m256i, b: __m256i) -> __m256i {
+            intrinsic!(_mm256_or_si256(a, b))
         }
         #[inline(always)]
         fn weights(self, b: __m256i) -> __m256i {
@@ -159,15 +148,6 @@ macro_rules! shared {
             intrinsic!(_mm256_cvtepi32_ps(p))
         }
         #[inline(always)]
-        fn zero8(self) -> __m256i {
-            intrinsic!(_mm256_setzero_si256())
-        }
-        #[inline(always)]
-        fn load8(self, q: &[u8; 32]) -> [__m256i; 2] {
-            let w = self.bytes(q);
-            [w, intrinsic!(_mm256_abs_epi8(w))]
-        }
-        #[inline(always)]
         fn to_f8(self, p: __m256i) -> __m256 {
             intrinsic!(_mm256_cvtepi32_ps(p))
         }
@@ -177,6 +157,7 @@ pub(super) use shared;
 
 impl Isa for Avx2 {
     shared!();
+    type W8 = [__m256i; 2];
 
     const NAME: &'static str = "avx2";
 
@@ -203,6 +184,15 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn end(self, p: __m256i, s: __m256i) -> __m256i {
         intrinsic!(_mm256_add_epi32(p, _mm256_madd_epi16(s, _mm256_set1_epi16(1))))
+    }
+    #[inline(always)]
+    fn start8(self, _: i32) -> __m256i {
+        self.start(0)
+    }
+    #[inline(always)]
+    fn load8(self, q: &[u8; 32]) -> [__m256i; 2] {
+        let w = self.bytes(q);
+        [w, intrinsic!(_mm256_abs_epi8(w))]
     }
     #[inline(always)]
     fn dot8(self, p: __m256i, [w, magnitude]: [__m256i; 2], x: __m256i) -> __m256i {

@@ -174,24 +174,20 @@ impl Isa for NeonDot {
         intrinsic!([vld1q_u8(low.as_ptr()), vld1q_u8(high.as_ptr())])
     }
     #[inline(always)]
-    fn nibbles(self, q: &[u8; 32]) -> [Self::B; 2] {
-        let [a, b] = self.bytes(q);
-        intrinsic!({
-            let mask = vdupq_n_u8(15);
-            [[vandq_u8(a, mask), vandq_u8(b, mask)], [vshrq_n_u8::<4>(a), vshrq_n_u8::<4>(b)]]
-        })
-    }
-    #[inline(always)]
-    fn insert(self, b: Self::B, high: Self::B, mask: u8, from: u32) -> Self::B {
-        std::array::from_fn(
+    fn field(self, b: Self::B, mask: u8, right: i32) -> Self::B {
+        b.map(
             #[inline(always)]
-            |i| {
+            |b| {
                 intrinsic!({
-                    let bits = vandq_u8(high[i], vdupq_n_u8(mask << from));
-                    vorrq_u8(b[i], vshlq_u8(bits, vdupq_n_s8(4 - from as i8))) // to the right where that is negative
+                    let bits = vandq_u8(b, vdupq_n_u8(mask));
+                    vshlq_u8(bits, vdupq_n_s8(-right as i8)) // to the right where that is negative
                 })
             },
         )
+    }
+    #[inline(always)]
+    fn or(self, a: Self::B, b: Self::B) -> Self::B {
+        intrinsic!([vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])])
     }
     #[inline(always)]
     fn weights(self, b: Self::B) -> Self::W {
@@ -223,7 +219,7 @@ impl Isa for NeonDot {
     }
 
     #[inline(always)]
-    fn zero8(self) -> Self::P8 {
+    fn start8(self, _: i32) -> Self::P8 {
         self.start(0)
     }
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! wasm's relaxed SIMD: a product of int8 with int7, exact on every engine while the second operand is not negative.
 //!
-//! Unsigned weights (at most 63) are that operand. Weights of eight bits don't fit.
+//! Unsigned weights (at most 63) are that operand. Weights of eight bits are more than that, see [`fours`].
 
 use super::Isa;
 use super::simd128::{F16_UNIT, dot_pairs, eights, halves, load128, pairs_to_f32, shared, widen_f16x8, widen_signed};
@@ -17,7 +17,10 @@ macro_rules! relaxed {
     ($(#[$doc:meta])* $set:ident, $name:literal, $there:expr, $($sums:tt)+) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
-        pub struct $set;
+        pub struct $set {
+            /// What is added to stored weights of eight bits.
+            bias: u8,
+        }
 
         impl Isa for $set {
             shared!();
@@ -29,7 +32,12 @@ macro_rules! relaxed {
 
             #[inline(always)]
             fn detect() -> Option<Self> {
-                $there.then_some(Self)
+                let bias: Option<u8> = $there;
+                Some(Self { bias: bias? })
+            }
+            #[inline(always)]
+            fn bias8(self) -> u8 {
+                self.bias
             }
             #[inline(always)]
             fn weights(self, b: [v128; 2]) -> [v128; 2] {
@@ -50,7 +58,7 @@ macro_rules! relaxed {
 
 relaxed! {
     /// Sums of two products in 16 bits, widened once they would not fit: two instructions for 16 products where there is no better one.
-    RelaxedPairs, "relaxed-pairs", true,
+    RelaxedPairs, "relaxed-pairs", Some(0),
     eights!();
     #[inline(always)]
     fn begin(self, _: [v128; 2]) -> [v128; 2] {
@@ -69,32 +77,25 @@ relaxed! {
 
 relaxed! {
     /// Sums of four products in 32 bits: one instruction on processors with VNNI (x86) or SDOT (Arm), three elsewhere.
-    RelaxedFours, "relaxed-fours", has_fours(),
+    RelaxedFours, "relaxed-fours", fours(),
     type W8 = [v128; 2];
-    type P8 = [v128; 4];
+    type P8 = [v128; 2];
     #[inline(always)]
-    fn zero8(self) -> [v128; 4] {
-        [i32x4_splat(0); 4]
+    fn start8(self, sum: i32) -> [v128; 2] {
+        self.start(-i32::from(self.bias) * sum)
     }
     #[inline(always)]
     fn load8(self, q: &[u8; 32]) -> [v128; 2] {
         self.bytes(q)
     }
-    /// The weights are the int8 here; the activations' positive and negative parts are each an int7.
+    /// Eight bits are more than an int7: what the product makes of them was asked of the engine, and the bias is what suits it.
     #[inline(always)]
-    fn dot8(self, p: [v128; 4], w: [v128; 2], x: v128) -> [v128; 4] {
-        let zero = i8x16_splat(0);
-        let (positive, negative) = (i8x16_max(x, zero), i8x16_max(i8x16_neg(x), zero));
-        [
-            i32x4_relaxed_dot_i8x16_i7x16_add(w[0], positive, p[0]),
-            i32x4_relaxed_dot_i8x16_i7x16_add(w[1], positive, p[1]),
-            i32x4_relaxed_dot_i8x16_i7x16_add(w[0], negative, p[2]),
-            i32x4_relaxed_dot_i8x16_i7x16_add(w[1], negative, p[3]),
-        ]
+    fn dot8(self, p: [v128; 2], w: [v128; 2], x: v128) -> [v128; 2] {
+        self.dot(p, w, x)
     }
     #[inline(always)]
-    fn to_f8(self, p: [v128; 4]) -> [v128; 2] {
-        [f32x4_convert_i32x4(i32x4_sub(p[0], p[2])), f32x4_convert_i32x4(i32x4_sub(p[1], p[3]))]
+    fn to_f8(self, p: [v128; 2]) -> [v128; 2] {
+        self.to_f(p)
     }
     #[inline(always)]
     fn begin(self, p: [v128; 2]) -> [v128; 2] {
@@ -110,9 +111,19 @@ relaxed! {
     }
 }
 
-/// Whether the engine multiplies four at a time, in one instruction. What the product gives for an operand that is not an int7 is up to the
-/// engine, and tells: the one made of 16-bit instructions saturates twice, at -32,768 for each pair.
-fn has_fours() -> bool {
-    let (lowest, highest) = std::hint::black_box((i8x16_splat(-128), u8x16_splat(255)));
-    i32x4_extract_lane::<0>(i32x4_relaxed_dot_i8x16_i7x16_add(lowest, highest, i32x4_splat(0))) != -65_536
+/// Whether the engine multiplies four at a time, in one instruction, and the bias of eight-bit weights that makes its products exact.
+///
+/// What the product gives for a second operand that is not an int7 is up to the engine, but it must be the same every time ("Relaxed
+/// Vector Instructions", WebAssembly 3.0), so it tells: x86's VNNI takes unsigned bytes, Arm's SDOT signed ones; the one made of 16-bit
+/// instructions saturates, or wraps.
+fn fours() -> Option<u8> {
+    let product = |highest: v128| {
+        let (lowest, highest) = std::hint::black_box((i8x16_splat(-128), highest));
+        i32x4_extract_lane::<0>(i32x4_relaxed_dot_i8x16_i7x16_add(lowest, highest, i32x4_splat(0)))
+    };
+    match (product(u8x16_splat(255)), product(u8x16_splat(128))) {
+        (-130_560, -65_536) => Some(128), // 4 * -128 * 255, 4 * -128 * 128
+        (512, 65_536) => Some(0),         // 4 * -128 * -1, 4 * -128 * -128
+        _ => None,
+    }
 }

@@ -90,11 +90,11 @@ impl Isa for Scalar {
     fn bytes(self, q: &[u8; 32]) -> [u8; 32] {
         *q
     }
-    fn nibbles(self, q: &[u8; 32]) -> [[u8; 32]; 2] {
-        [q.map(|q| q & 15), q.map(|q| q >> 4)]
+    fn field(self, b: [u8; 32], mask: u8, right: i32) -> [u8; 32] {
+        b.map(|b| if right < 0 { (b & mask) << -right } else { (b & mask) >> right })
     }
-    fn insert(self, b: [u8; 32], high: [u8; 32], mask: u8, from: u32) -> [u8; 32] {
-        std::array::from_fn(|i| b[i] | (high[i] >> from & mask) << 4)
+    fn or(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        std::array::from_fn(|i| a[i] | b[i])
     }
     fn weights(self, b: [u8; 32]) -> [u8; 32] {
         b
@@ -117,7 +117,7 @@ impl Isa for Scalar {
     fn to_f(self, p: [i32; 8]) -> [f32; 8] {
         p.map(|sum| sum as f32)
     }
-    fn zero8(self) -> [i32; 8] {
+    fn start8(self, _: i32) -> [i32; 8] {
         [0; 8]
     }
     fn load8(self, q: &[u8; 32]) -> [u8; 32] {

@@ -180,21 +180,23 @@ macro_rules! shared {
             [load128(low), load128(high)]
         }
         #[inline(always)]
-        fn nibbles(self, q: &[u8; 32]) -> [[v128; 2]; 2] {
-            let [a, b] = self.bytes(q);
-            let mask = u8x16_splat(15);
-            [[v128_and(a, mask), v128_and(b, mask)], [u8x16_shr(a, 4), u8x16_shr(b, 4)]]
-        }
-        #[inline(always)]
-        fn insert(self, b: [v128; 2], high: [v128; 2], mask: u8, from: u32) -> [v128; 2] {
-            let mask = u8x16_splat(mask << from);
-            std::array::from_fn(
+        fn field(self, b: [v128; 2], mask: u8, right: i32) -> [v128; 2] {
+            b.map(
                 #[inline(always)]
-                |i| {
-                    let bits = v128_and(high[i], mask);
-                    v128_or(b[i], if from < 4 { i16x8_shl(bits, 4 - from) } else { u16x8_shr(bits, from - 4) })
+                |b| {
+                    let mask = u8x16_splat(mask);
+                    match right {
+                        0 => v128_and(b, mask),
+                        // Moved before it is masked, as words: engines make five instructions of a shift of bytes, and the compiler would see one.
+                        1.. => v128_and(u16x8_shr(b, right as u32), u8x16_shr(mask, right as u32)),
+                        _ => i16x8_shl(v128_and(b, mask), -right as u32),
+                    }
                 },
             )
+        }
+        #[inline(always)]
+        fn or(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
+            lanes!(v128_or, a, b)
         }
         #[inline(always)]
         fn quad(self, x: &[i8; 4]) -> v128 {
@@ -211,7 +213,7 @@ macro_rules! eights {
         type P8 = [v128; 4];
 
         #[inline(always)]
-        fn zero8(self) -> [v128; 4] {
+        fn start8(self, _: i32) -> [v128; 4] {
             [i32x4_splat(0); 4]
         }
         #[inline(always)]

@@ -12,6 +12,7 @@ macro_rules! vnni {
 
         impl Isa for $set {
             shared!();
+            type W8 = __m256i;
 
             const NAME: &'static str = $name;
 
@@ -38,9 +39,20 @@ macro_rules! vnni {
             fn end(self, _: __m256i, s: __m256i) -> __m256i {
                 s
             }
+            fn bias8(self) -> u8 {
+                128
+            }
             #[inline(always)]
-            fn dot8(self, p: __m256i, [w, magnitude]: [__m256i; 2], x: __m256i) -> __m256i {
-                intrinsic!($dot(p, magnitude, _mm256_sign_epi8(x, w)))
+            fn start8(self, sum: i32) -> __m256i {
+                self.start(-128 * sum)
+            }
+            #[inline(always)]
+            fn load8(self, q: &[u8; 32]) -> __m256i {
+                self.bytes(q)
+            }
+            #[inline(always)]
+            fn dot8(self, p: __m256i, w: __m256i, x: __m256i) -> __m256i {
+                intrinsic!($dot(p, w, x))
             }
         }
     };
