@@ -186,7 +186,7 @@ build_wasm() {
   case $variant in *-threads) features+=" --enable-threads" ;; esac
   wasm-bindgen --target web --out-name "$script" --out-dir "$out" "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
   # shellcheck disable=SC2086 # a list of flags
-  npx --no-install wasm-opt -O3 $features "$out/${script}_bg.wasm" -o "pkg/$module"
+  npx --no-install wasm-opt -O3 --one-caller-inline-max-function-size=100 --low-memory-unused --optimize-added-constants-propagate $features "$out/${script}_bg.wasm" -o "pkg/$module"
   if [ -f "pkg/$script.js" ]; then
     cmp -s "$out/$script.js" "target-wasm/$script.js" || die "the script of $variant is another than that of the variant before: the package must have both"
   else

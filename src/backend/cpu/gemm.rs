@@ -15,27 +15,31 @@ const CACHE_BYTES: usize = 192 << 10;
 
 /// A family of packed weights whose activations are int8.
 pub trait Family {
-    /// Adds the products of a group of rows with a block of each of `T` tokens.
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]);
+    /// Adds the products of a group of rows with a block of each of `T` tokens. `steps`: what [`Isa::steps`] gave.
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, steps: u32, x: [&QBlock; T], acc: &mut [I::F; T]);
 }
 
-/// Products of a run of columns with T tokens, on top of `p`: fours of columns from `$from` on, whose weights are the `$bytes`, unpacked one
-/// after the other. Sixteen bits must hold the run: 2 * 127 * the largest weight * fours of columns < 2^15. A macro, because a closure
-/// would lose the instruction set.
+/// Products of a run of columns with T tokens, on top of `p`: fours of columns from `$from` on, whose weights each `$two` gives two of, a
+/// step each. Sixteen bits must hold the run: 2 * 127 * the largest weight * fours of columns < 2^15. A macro, because a closure would lose the
+/// instruction set.
 macro_rules! run {
-    ($isa:ident, $x:ident, $p:ident, $from:expr, $($bytes:expr),+) => {{
+    ($isa:ident, $steps:ident, $x:ident, $p:ident, $from:expr, $($two:expr),+) => {{
         let mut s = [$isa.begin($p[0]); T];
         for t in 0..T {
             s[t] = $isa.begin($p[t]);
         }
         let mut quad = $from;
-        $({
-            let w = $isa.weights($bytes);
-            for t in 0..T {
-                s[t] = $isa.dot(s[t], w, $isa.quad(&$x[t].q[quad]));
+        $(
+            if $steps & 1 << quad != 0 {
+                for (i, b) in $two.into_iter().enumerate() {
+                    let w = $isa.weights(b);
+                    for t in 0..T {
+                        s[t] = $isa.dot(s[t], w, $isa.quad(&$x[t].q[quad + i]));
+                    }
+                }
             }
-            quad += 1;
-        })+
+            quad += 2;
+        )+
         let _ = quad;
         for t in 0..T {
             $p[t] = $isa.end($p[t], s[t]);
@@ -55,56 +59,61 @@ fn affine<I: Isa, const T: usize>(isa: I, d: &[u16; ROWS], m: &[u16; ROWS], p: [
 
 impl Family for Group4 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, steps: u32, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut p = [isa.start(0); T];
-        let [a, b, c, d] = isa.all_bytes(&self.q);
-        // 2 * 127 * 15 * 8 = 30,480
-        run!(
-            isa,
-            x,
-            p,
-            0,
-            isa.low(a, 15),
-            isa.field(a, 0xf0, 4),
-            isa.low(b, 15),
-            isa.field(b, 0xf0, 4),
-            isa.low(c, 15),
-            isa.field(c, 0xf0, 4),
-            isa.low(d, 15),
-            isa.field(d, 0xf0, 4)
-        );
+        macro_rules! nibbles {
+            ($i:literal) => {{
+                let q = isa.bytes(&self.q[$i]);
+                [isa.low(q, 15), isa.field(q, 0xf0, 4)]
+            }};
+        }
+        run!(isa, steps, x, p, 0, nibbles!(0), nibbles!(1), nibbles!(2), nibbles!(3)); // 2 * 127 * 15 * 8 = 30,480
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
 
 impl Family for Group5 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, steps: u32, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut p = [isa.start(0); T];
-        let [a, b, c, d, e] = isa.all_bytes(&self.q);
+        macro_rules! top {
+            ($i:literal, $mask:literal, $right:literal) => {
+                isa.field(isa.bytes(&self.q[$i]), $mask, $right)
+            };
+        }
         // 2 * 127 * 31 * 4 = 31,496
-        run!(isa, x, p, 0, isa.low(a, 31), isa.low(b, 31), isa.low(c, 31), isa.low(d, 31));
-        let (f, g) = (isa.or(isa.field(a, 0xe0, 5), isa.field(b, 0xc0, 3)), isa.or(isa.field(c, 0xe0, 5), isa.field(d, 0xc0, 3)));
-        let h = isa.or(isa.field(e, 0xe0, 5), isa.or(isa.field(b, 0x20, 2), isa.field(d, 0x20, 1)));
-        run!(isa, x, p, 4, isa.low(e, 31), f, g, h);
+        run!(isa, steps, x, p, 0, [top!(0, 31, 0), top!(1, 31, 0)], [top!(2, 31, 0), top!(3, 31, 0)]);
+        run!(
+            isa,
+            steps,
+            x,
+            p,
+            4,
+            [top!(4, 31, 0), isa.or(top!(0, 0xe0, 5), top!(1, 0xc0, 3))],
+            [isa.or(top!(2, 0xe0, 5), top!(3, 0xc0, 3)), isa.or(top!(4, 0xe0, 5), isa.or(top!(1, 0x20, 2), top!(3, 0x20, 1)))]
+        );
         affine(isa, &self.d, &self.m, p, x, acc);
     }
 }
 
 impl Family for Group6 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, steps: u32, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut sums = [isa.splat(0.0); T];
         for half in 0..2 {
             let mut p = [isa.start(0); T];
             for t in 0..T {
                 p[t] = isa.start(-32 * x[t].halves[half]);
             }
-            let [a, b, c] = isa.all_bytes(&self.q[half]);
-            let d = isa.or(isa.field(a, 0xc0, 6), isa.or(isa.field(b, 0xc0, 4), isa.field(c, 0xc0, 2)));
+            macro_rules! top {
+                ($i:literal, $mask:literal, $right:literal) => {
+                    isa.field(isa.bytes(&self.q[half][$i]), $mask, $right)
+                };
+            }
             // 2 * 127 * 63 * 2 = 32,004
-            run!(isa, x, p, 4 * half, isa.low(a, 63), isa.low(b, 63));
-            run!(isa, x, p, 4 * half + 2, isa.low(c, 63), d);
+            run!(isa, steps, x, p, 4 * half, [top!(0, 63, 0), top!(1, 63, 0)]);
+            let last = isa.or(top!(0, 0xc0, 6), isa.or(top!(1, 0xc0, 4), top!(2, 0xc0, 2)));
+            run!(isa, steps, x, p, 4 * half + 2, [top!(2, 63, 0), last]);
             let d = isa.load_f16(&self.d[half]);
             for t in 0..T {
                 let part = isa.mul(d, isa.to_f(p[t]));
@@ -119,15 +128,20 @@ impl Family for Group6 {
 
 impl Family for Group8 {
     #[inline(always)]
-    fn accumulate<I: Isa, const T: usize>(&self, isa: I, x: [&QBlock; T], acc: &mut [I::F; T]) {
+    fn accumulate<I: Isa, const T: usize>(&self, isa: I, steps: u32, x: [&QBlock; T], acc: &mut [I::F; T]) {
         let mut p = [isa.start8(0); T];
         for t in 0..T {
             p[t] = isa.start8(x[t].halves[0] + x[t].halves[1]);
         }
-        for (quad, q) in self.q.iter().enumerate() {
-            let w = isa.load8(q);
-            for t in 0..T {
-                p[t] = isa.dot8(p[t], w, isa.quad(&x[t].q[quad]));
+        for (step, two) in self.q.as_chunks::<2>().0.iter().enumerate() {
+            if steps & 1 << step == 0 {
+                break;
+            }
+            for (i, q) in two.iter().enumerate() {
+                let w = isa.load8(q);
+                for t in 0..T {
+                    p[t] = isa.dot8(p[t], w, isa.quad(&x[t].q[2 * step + i]));
+                }
             }
         }
         let d = isa.load_f16(&self.d);
@@ -207,6 +221,7 @@ fn gemm<I: Isa, G: Family>(isa: I, x: &[QBlock], groups: &[G], cols: usize, firs
 #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlock], blocks: usize) -> [I::F; T] {
     let mut acc = [isa.splat(0.0); T];
+    let steps = isa.steps();
     let x: [&[QBlock]; T] = std::array::from_fn(
         #[inline(always)]
         |t| &x[t * blocks..(t + 1) * blocks],
@@ -216,7 +231,7 @@ fn band_product<I: Isa, G: Family, const T: usize>(isa: I, band: &[G], x: &[QBlo
             #[inline(always)]
             |t| &x[t][b],
         );
-        group.accumulate::<I, T>(isa, x, &mut acc);
+        group.accumulate::<I, T>(isa, steps, x, &mut acc);
     }
     acc
 }

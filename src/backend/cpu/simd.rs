@@ -123,6 +123,14 @@ pub trait Isa: Copy + 'static {
     fn quad(self, x: &[i8; QUAD]) -> Self::X;
     /// Sums that begin with `n`.
     fn start(self, n: i32) -> Self::P;
+    /// A bit for each step of a block of products: all of them, which the compiler must not know where it would move products.
+    ///
+    /// Compilers to wasm sink each product to where its sum is used. A block would be computed sum by sum, with all its weights and
+    /// activations alive at once, in registers that there aren't. A step that might not be taken stays where it is.
+    #[inline(always)]
+    fn steps(self) -> u32 {
+        !0
+    }
     /// Begins a run of products that goes on top of `p`.
     fn begin(self, p: Self::P) -> Self::S;
     /// Adds the products of four columns.
