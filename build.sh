@@ -181,7 +181,7 @@ for_variant() {
 # variants share a script, byte for byte; where it looks if nobody says where the module is, there must be one.
 build_wasm() {
   local variant=$1 script=$2 module=rillm_${1//-/_}_bg.wasm out=target-wasm/$1/script features=$WASM_OPT_FEATURES
-  (for_variant "$variant" cargo build --quiet --release --lib --target "$WASM_TARGET")
+  (for_variant "$variant" cargo build --quiet --release --lib --features lean --target "$WASM_TARGET")
   case $variant in relaxed*) features+=" --enable-relaxed-simd" ;; esac
   case $variant in *-threads) features+=" --enable-threads" ;; esac
   wasm-bindgen --target web --out-name "$script" --out-dir "$out" "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"

@@ -9,6 +9,7 @@ pub mod avx2;
 pub mod neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 pub mod relaxed;
+#[cfg(not(all(target_feature = "simd128", feature = "lean")))]
 pub mod scalar;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub mod simd128;
@@ -162,50 +163,49 @@ pub trait Kernel {
     fn run<I: Isa>(self, isa: I) -> Self::Out;
 }
 
-/// The sets of this build, the slowest first.
+/// The sets of this build, the slowest first; the first is always there.
 macro_rules! variants {
     ($($(#[cfg($cfg:meta)])? $name:ident($set:ty) $doc:literal,)+) => {
         /// The instruction-set path chosen at run time.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy)]
         pub enum Variant {
-            $($(#[cfg($cfg)])? #[doc = $doc] $name,)+
+            $($(#[cfg($cfg)])? #[doc = $doc] $name($set),)+
         }
 
         impl Variant {
             /// Every one that this machine has, the slowest first.
             pub fn available() -> Vec<Self> {
-                let all = [$($(#[cfg($cfg)])? <$set>::detect().map(|_| Variant::$name),)+];
+                let all = [$($(#[cfg($cfg)])? <$set>::detect().map(Variant::$name),)+];
                 all.into_iter().flatten().collect()
             }
 
             /// Its name in `info`.
             pub fn name(self) -> &'static str {
                 match self {
-                    $($(#[cfg($cfg)])? Variant::$name => <$set>::NAME,)+
+                    $($(#[cfg($cfg)])? Variant::$name(_) => <$set>::NAME,)+
                 }
             }
 
             /// What is added to weights of eight bits when they are stored for it.
             pub fn bias8(self) -> u8 {
                 match self {
-                    $($(#[cfg($cfg)])? Variant::$name => <$set>::detect().map_or(0, Isa::bias8),)+
+                    $($(#[cfg($cfg)])? Variant::$name(isa) => isa.bias8(),)+
                 }
             }
 
             /// Runs a kernel on this path.
             pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
                 match self {
-                    $($(#[cfg($cfg)])? Variant::$name => match <$set>::detect() {
-                        Some(isa) => isa.enter(kernel),
-                        None => kernel.run(scalar::Scalar),
-                    },)+
+                    $($(#[cfg($cfg)])? Variant::$name(isa) => isa.enter(kernel),)+
                 }
             }
         }
     };
 }
 
+// A wasm module is compiled for one instruction set. What it is compared with in tests is left out of the package's (feature `lean`).
 variants! {
+    #[cfg(not(all(target_feature = "simd128", feature = "lean")))]
     Scalar(scalar::Scalar) "No SIMD.",
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2) "x86-64 with AVX2 and F16C.",
@@ -215,7 +215,7 @@ variants! {
     Avx512Vnni(vnni::Avx512Vnni) "x86-64 with AVX-512 VNNI.",
     #[cfg(target_arch = "aarch64")]
     NeonDot(neon::NeonDot) "64-bit Arm with the dot product instructions.",
-    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128", not(all(target_feature = "relaxed-simd", feature = "lean"))))]
     Simd128(simd128::Simd128) "wasm's 128-bit SIMD.",
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     RelaxedPairs(relaxed::RelaxedPairs) "wasm's relaxed SIMD, two products at a time.",
@@ -226,6 +226,6 @@ variants! {
 impl Variant {
     /// The best one that this machine has.
     pub fn detect() -> Self {
-        *Self::available().last().unwrap_or(&Variant::Scalar)
+        Self::available().pop().unwrap_or_else(|| unreachable!("every build has a set that is always there"))
     }
 }

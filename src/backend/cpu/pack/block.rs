@@ -64,7 +64,7 @@ fn nibbles(b: &[u8]) -> Words {
 fn fifth(q: Words, bits: u32) -> Words {
     std::array::from_fn(|i| {
         let four = bits >> (4 * i) & 15;
-        q[i] | (four * 0x0020_4081 & 0x0101_0101) << 4 // bit k times 2^(7 k) is bit 8 k
+        q[i] | ((four * 0x0020_4081) & 0x0101_0101) << 4 // bit k times 2^(7 k) is bit 8 k
     })
 }
 
