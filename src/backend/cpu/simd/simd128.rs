@@ -5,7 +5,7 @@
 use super::Isa;
 use std::arch::wasm32::*;
 
-#[cfg(not(all(target_feature = "relaxed-simd", feature = "lean")))]
+#[cfg_attr(all(target_feature = "relaxed-simd", feature = "lean"), expect(dead_code, reason = "left out of the variants"))]
 /// The instruction set that the module was compiled for.
 #[derive(Debug, Clone, Copy)]
 pub struct Simd128;
@@ -238,7 +238,6 @@ macro_rules! eights {
 #[cfg(target_feature = "relaxed-simd")]
 pub(super) use {eights, shared};
 
-#[cfg(not(all(target_feature = "relaxed-simd", feature = "lean")))]
 impl Isa for Simd128 {
     shared!();
     eights!();
