@@ -185,6 +185,8 @@ build_wasm() {
   case $variant in relaxed*) features+=" --enable-relaxed-simd" ;; esac
   case $variant in *-threads) features+=" --enable-threads" ;; esac
   wasm-bindgen --target web --out-name "$script" --out-dir "$out" "target-wasm/$variant/$WASM_TARGET/release/rillm.wasm"
+  # Kernels stay functions of their own: in one large function the engine spills their registers. The lowest KiB of memory is the end of the
+  # stack, which nothing may reach, so a constant can move from an addition into the offset of a load.
   # shellcheck disable=SC2086 # a list of flags
   npx --no-install wasm-opt -O3 --one-caller-inline-max-function-size=100 --low-memory-unused --optimize-added-constants-propagate $features "$out/${script}_bg.wasm" -o "pkg/$module"
   if [ -f "pkg/$script.js" ]; then

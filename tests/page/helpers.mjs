@@ -37,17 +37,20 @@ const STUBS = {
 
 /**
  * `/` is the built page, `/pkg/` the package, `/models/` the models, `/blank` an empty page (`/strict` with a strict policy); `/odd/…` are
- * files and workers of which errors are made. Returns { url, requests, cut, close }: what was asked for, and what the client broke off.
+ * files and workers of which errors are made. Returns { url, requests, cut, sent, close }: what was asked for, what the client broke off, and
+ * when the last byte of each path left (ms since 1970).
  */
 export async function serve() {
   const options = { dev: true, etag: true, setHeaders };
   const mounts = [["/pkg", sirv(at("pkg"), options)], ["/models", sirv(at("models"), options)], ["", sirv(at("www/demo/dist"), options)]];
   const requests = [];
   const cut = [];
+  const sent = new Map();
   const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url, "http://localhost");
     requests.push(pathname);
     setHeaders(response);
+    response.on("finish", () => sent.set(pathname, Date.now()));
     response.on("close", () => response.writableFinished || cut.push(pathname));
     if (pathname === "/strict") response.setHeader("content-security-policy", POLICY);
     if (pathname === "/blank" || pathname === "/strict") return response.setHeader("content-type", "text/html").end("<!doctype html><title>blank</title>");
@@ -58,7 +61,7 @@ export async function serve() {
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const close = () => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve)));
-  return { url: `http://127.0.0.1:${server.address().port}`, requests, cut, close };
+  return { url: `http://127.0.0.1:${server.address().port}`, requests, cut, sent, close };
 }
 
 /** html, empty, truncated (?bytes=N), broken (ends in the middle), slow (?ms=N between MiBs), no-length, worker-NAME.js for the stubs. */

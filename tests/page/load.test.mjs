@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
-import { MODEL_BYTES, openApi, setUp } from "./helpers.mjs";
+import { GEMMA, MODEL, MODEL_BYTES, openApi, setUp } from "./helpers.mjs";
 
 let world, page;
 before(async () => void (world = await setUp()));
@@ -89,6 +89,24 @@ test("progress comes at a pace one can draw, ends at 100 %, and the second load 
     assert.ok(events.length < 3 || events.some((e) => e.bytesPerSecond > 0));
   }
   assert.equal(world.requests.slice(from).filter((path) => path.startsWith("/models/")).length, 1);
+});
+
+test("a model is ready a moment after its last byte: rows are packed as they arrive", async () => {
+  for (const [file, most] of [[MODEL, 300], [GEMMA, 600]]) {
+    const waits = [];
+    for (let i = 0; i < 3; i++) {
+      const ready = await page.evaluate(async (url) => {
+        const model = await rillm.load(url, { backend: "wasm", cache: false, contextLength: 2048 });
+        const ready = Date.now();
+        model.dispose();
+        return ready;
+      }, `/models/${file}`);
+      waits.push(ready - world.sent.get(`/models/${file}`));
+    }
+    const wait = waits.sort((a, b) => a - b)[1];
+    assert.ok(wait < most, `${file}: ${waits.join(", ")} ms`);
+    console.log(`${file}: ready ${wait} ms after the last byte`);
+  }
 });
 
 test("a server that does not say how long the file is", async () => {
