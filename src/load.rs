@@ -47,6 +47,8 @@ pub struct About {
     pub quantization: String,
     /// Bytes of the file.
     pub bytes: u64,
+    /// Bytes of the weights that every decoded token reads: all, but of an embedding table that is not the output's, too, no more than a row.
+    pub bytes_per_token: u64,
 }
 
 /// Takes a file piece by piece.
@@ -204,7 +206,7 @@ impl Data {
             }
             tensors.push((t.clone(), gguf.data_start + t.offset, handle));
         }
-        let about = About { name, quantization, bytes: 0 };
+        let about = About { name, quantization, bytes: 0, bytes_per_token: bytes_per_token(&gguf) };
         Ok(Self {
             config,
             weights,
@@ -273,6 +275,13 @@ impl Data {
         }
         Ok(())
     }
+}
+
+/// See [`About::bytes_per_token`].
+fn bytes_per_token(gguf: &Gguf) -> u64 {
+    let own_output = gguf.tensor("output.weight").is_some();
+    let read = |t: &TensorInfo| if own_output && t.name == "token_embd.weight" { t.row_bytes() as u64 } else { t.bytes };
+    gguf.tensors.iter().map(read).sum()
 }
 
 /// The format that most of the matrices' weights have.

@@ -81,6 +81,11 @@ impl<B: Backend> Engine<B> {
         }
     }
 
+    /// What the file says of itself.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
     /// Text <-> ids.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

@@ -2,6 +2,7 @@
 
 mod args;
 mod load;
+mod roofline;
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -189,10 +190,17 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
                 load_ms: f64,
                 prompt_tokens: u32,
                 completion_tokens: u32,
+                /// Bytes of weights that a decoded token reads.
+                bytes_per_token: f64,
+                /// Bytes per second that as many threads read.
+                memory_bandwidth: f64,
+                /// Bytes per token times the decode rate, over the bandwidth.
+                roofline: Option<f64>,
                 #[serde(flatten)]
                 metrics: rillm::session::metrics::Metrics,
             }
             let info = engine.info();
+            let (bytes_per_token, memory_bandwidth) = (engine.about().bytes_per_token as f64, roofline::memory_bandwidth(info.threads as usize));
             let line = Line {
                 model: b.model.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 backend: info.backend,
@@ -201,6 +209,9 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
                 load_ms,
                 prompt_tokens: result.usage.prompt_tokens,
                 completion_tokens: result.usage.completion_tokens,
+                bytes_per_token,
+                memory_bandwidth,
+                roofline: result.metrics.decode_tokens_per_second.map(|rate| rate * bytes_per_token / memory_bandwidth),
                 metrics: result.metrics,
             };
             if as_json {
@@ -215,6 +226,12 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
                     rate(line.metrics.decode_tokens_per_second),
                     line.simd,
                     line.threads
+                ));
+                print_line(&format!(
+                    "a token reads {:.3} GB of weights; memory gives {:.1} GB/s, of which decode takes {}",
+                    bytes_per_token / 1e9,
+                    memory_bandwidth / 1e9,
+                    line.roofline.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0))
                 ));
             }
             return Ok(());
