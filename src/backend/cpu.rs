@@ -323,10 +323,10 @@ impl Backend for Cpu {
         let turns = self.turn(p);
         self.rotate(q, p.heads, norms.map(|n| n[0]), turns, p);
         self.rotate(k, p.kv_heads, norms.map(|n| n[1]), turns, p);
-        let cache = &mut self.layers[layer];
+        let (variant, cache) = (self.machine.variant, &mut self.layers[layer]);
         let heads = |slot: Slot| self.slots[slot.0].data.chunks_exact(p.head_dim);
         for (n, (key, value)) in heads(k).zip(heads(v)).take(self.tokens * p.kv_heads).enumerate() {
-            cache.set(p.start + n / p.kv_heads, n % p.kv_heads, key, value);
+            cache.set(variant, p.start + n / p.kv_heads, n % p.kv_heads, key, value);
         }
     }
 
@@ -358,7 +358,7 @@ impl Backend for Cpu {
     }
 
     fn shift(&mut self, layer: usize, p: &shift::Params) {
-        self.layers[layer].shift(p);
+        self.layers[layer].shift(self.machine.variant, p);
     }
 
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {

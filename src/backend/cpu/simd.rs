@@ -77,6 +77,8 @@ pub trait Isa: Copy + 'static {
     /// f16 as they are widened most cheaply: times [`F16_UNIT`](Self::F16_UNIT) they are right. Exact.
     fn load_f16_raw(self, x: &[u16; 8]) -> Self::F;
     fn load_bf16(self, x: &[u16; 8]) -> Self::F;
+    /// Eight int8 as f32.
+    fn load_i8(self, x: &[i8; 8]) -> Self::F;
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;

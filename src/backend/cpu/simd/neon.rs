@@ -104,6 +104,13 @@ impl Isa for NeonDot {
         })
     }
     #[inline(always)]
+    fn load_i8(self, x: &[i8; 8]) -> Self::F {
+        intrinsic!({
+            let words = vmovl_s8(vld1_s8(x.as_ptr()));
+            [vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(words)))]
+        })
+    }
+    #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
         lanes!(vaddq_f32, a, b)
     }

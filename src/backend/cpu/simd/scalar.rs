@@ -49,6 +49,9 @@ impl Isa for Scalar {
     fn load_bf16(self, x: &[u16; 8]) -> [f32; 8] {
         each(|i| bf16::from_bits(x[i]).to_f32())
     }
+    fn load_i8(self, x: &[i8; 8]) -> [f32; 8] {
+        x.map(f32::from)
+    }
     fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         each(|i| a[i] + b[i])
     }

@@ -120,6 +120,12 @@ macro_rules! shared {
             [i32x4_shl(u32x4_extend_low_u16x8(h), 16), i32x4_shl(u32x4_extend_high_u16x8(h), 16)]
         }
         #[inline(always)]
+        fn load_i8(self, x: &[i8; 8]) -> [v128; 2] {
+            // SAFETY: the reference is to 8 bytes, and the load needs no alignment.
+            let words = unsafe { i16x8_load_extend_i8x8(x.as_ptr()) };
+            [f32x4_convert_i32x4(i32x4_extend_low_i16x8(words)), f32x4_convert_i32x4(i32x4_extend_high_i16x8(words))]
+        }
+        #[inline(always)]
         fn add(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
             lanes!(f32x4_add, a, b)
         }
