@@ -108,7 +108,7 @@ impl Kernel for Attend<'_> {
             for tile in first_tile..end.div_ceil(TILE) {
                 let tile = tile * TILE..(tile * TILE + TILE).min(end);
                 room.widen_scales(isa, cache, kv_head, &tile);
-                if queries.that_see(&tile).len() >= widen_for {
+                if !I::TUNED || queries.that_see(&tile).len() >= widen_for {
                     room.widen(isa, cache, kv_head, &tile);
                     let wide = Tile::<F32> { keys: &room.keys, key_scales: &[], values: &room.values, value_scales: &[] };
                     one_tile(isa, &mut queries, tile, &wide);
@@ -146,6 +146,12 @@ fn one_tile<I: Isa, S: Held>(isa: I, queries: &mut Queries, tile: Range<usize>, 
                 few::<I, S, $queries, $vectors>(isa, queries, at.start, &tile, held)
             }
         };
+    }
+    if !I::TUNED {
+        for first in at {
+            few::<I, S, 1, 1>(isa, queries, first, &tile, held);
+        }
+        return;
     }
     while at.len() >= 4 {
         few!(4, 1, 2);
@@ -245,7 +251,8 @@ fn products<I: Isa, S: Held, const Q: usize, const W: usize>(
 }
 
 /// Scores to weights times `unit`, zero where the query does not see; how much what was before counts from now on, and how much this tile does.
-#[inline(always)]
+#[cfg_attr(target_arch = "wasm32", inline(never))] // the same for all numbers of queries and types of cache
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize>, seen: &Range<usize>, state: &mut State, unit: f32) -> (f32, f32) {
     let mine = seen.start / 8..seen.end.div_ceil(8);
     scores[mine.start][..seen.start % 8].fill(f32::NEG_INFINITY);

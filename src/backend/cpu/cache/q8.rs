@@ -66,13 +66,13 @@ impl Q8 {
     }
 
     pub fn set_key(&mut self, variant: Variant, position: usize, head: usize, key: &[f32]) {
-        variant.run(Quantize { x: key, to: &mut self.head });
+        variant.run_floats(Quantize { x: key, to: &mut self.head });
         self.keys.at_mut(position, head).zip(self.head.q.as_flattened()).for_each(|(to, &q)| *to = q);
         self.key_scales.at_mut(position, head).zip(&self.head.d).for_each(|(to, &d)| *to = d);
     }
 
     pub fn set_value(&mut self, variant: Variant, position: usize, head: usize, value: &[f32]) {
-        variant.run(Quantize { x: value, to: &mut self.head });
+        variant.run_floats(Quantize { x: value, to: &mut self.head });
         self.values.row_mut(position, head).copy_from_slice(self.head.q.as_flattened());
         self.value_scales.at_mut(position, head).zip(&self.head.d).for_each(|(to, &d)| *to = d);
     }

@@ -29,6 +29,7 @@ macro_rules! shared {
 
         const WIDE: bool = true;
         const F16_UNIT: f32 = 1.0;
+        type Floats = Self;
 
         #[inline(always)]
         fn load_f16_raw(self, x: &[u16; 8]) -> __m256 {

@@ -44,6 +44,7 @@ impl Isa for NeonDot {
     const NAME: &'static str = "neon-dot";
     const WIDE: bool = true; // 32 registers of half the width
     const F16_UNIT: f32 = F16_UNIT;
+    type Floats = Self;
 
     fn detect() -> Option<Self> {
         std::arch::is_aarch64_feature_detected!("dotprod").then_some(Self(()))

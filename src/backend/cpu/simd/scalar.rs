@@ -24,6 +24,8 @@ impl Isa for Scalar {
     const NAME: &'static str = "scalar";
     const WIDE: bool = false;
     const F16_UNIT: f32 = 1.0;
+    const TUNED: bool = false;
+    type Floats = Self;
 
     #[inline(always)]
     fn detect() -> Option<Self> {

@@ -2,7 +2,7 @@
 //!
 //! There is no int8 product here, so weights and activations are widened to i16, two rows of four columns in a vector.
 
-use super::Isa;
+use super::{Isa, Kernel};
 use std::arch::wasm32::*;
 
 /// The instruction set that the module was compiled for.
@@ -84,6 +84,7 @@ macro_rules! shared {
 
         const WIDE: bool = false;
         const F16_UNIT: f32 = F16_UNIT;
+        type Floats = Simd128;
 
         #[inline(always)]
         fn splat(self, x: f32) -> [v128; 2] {
@@ -245,6 +246,12 @@ impl Isa for Simd128 {
     type S = [v128; 4];
 
     const NAME: &'static str = "simd128";
+
+    /// A function of its own, for the relaxed sets that compute floats here to share.
+    #[inline(never)]
+    fn enter<K: Kernel>(self, kernel: K) -> K::Out {
+        kernel.run(self)
+    }
 
     #[inline(always)]
     fn detect() -> Option<Self> {
