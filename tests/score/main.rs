@@ -61,7 +61,9 @@ fn gemma3_scores_as_it_should() {
     check(&mut best(models::GEMMA3), &golden::gemma3());
 }
 
-/// What a cache of eight bits changes is a fraction of what two correct engines differ by (0.06 to 0.09 on average).
+/// A cache of eight bits moves single scores as far as two correct engines differ (0.06 to 0.09 on average), and the mean hardly. Measured: on
+/// SmolLM2 0.068 on average, 0.29 at the 99th percentile, 0.007 % in the mean; on Gemma 0.064, 0.28 and 0.098 %. The distance to a float32 forward
+/// grows by less than that, from 0.057 to 0.064 and from 0.053 to 0.054. The limits are those of two correct engines.
 #[test]
 fn scores_over_q8_0_are_those_over_f16_but_for_a_little() {
     for (file, golden, a_token) in [(models::SMOLLM2, golden::smollm2(), [23_040, 12_240]), (models::GEMMA3, golden::gemma3(), [18_432, 9792])] {
@@ -78,7 +80,7 @@ fn scores_over_q8_0_are_those_over_f16_but_for_a_little() {
         let nll = sum(&q8_0) / sum(&f16) - 1.0;
         let seen = format!("{file}: {mean:.5} on average, {p99:.4} at the 99th percentile, mean nll {:+.4} %", nll * 100.0);
         println!("{seen}");
-        assert!(mean <= 0.0, "{seen}");
+        assert!(mean <= 0.10 && p99 <= 0.5 && nll.abs() <= 0.003, "{seen}");
     }
 }
 
