@@ -231,8 +231,8 @@ fn products<I: Isa, S: Held, const Q: usize, const W: usize>(
     let blocks = dim.div_ceil(S::BLOCK);
     for block in 0..blocks {
         let mut scales = [S::scales(isa, held.key_scales, at * blocks + block); W];
-        for w in 1..W {
-            scales[w] = S::scales(isa, held.key_scales, (at + w) * blocks + block);
+        for (w, scales) in scales.iter_mut().enumerate().skip(1) {
+            *scales = S::scales(isa, held.key_scales, (at + w) * blocks + block);
         }
         for d in block * S::BLOCK..dim.min((block + 1) * S::BLOCK) {
             for w in 0..W {
@@ -303,7 +303,7 @@ fn weighted<I: Isa, S: Held, const Q: usize, const W: usize>(
     d: usize,
     factors: &[(f32, f32); Q],
 ) {
-    const { assert!(BLOCK / 8 % W == 0) }; // as `d` is a multiple of W, the vectors lie in one block
+    const { assert!((BLOCK / 8).is_multiple_of(W)) }; // as `d` is a multiple of W, the vectors lie in one block
     let rows = &held.values[seen.start * eights..seen.end * eights];
     let scales = held.value_scales(8 * d / BLOCK, seen);
     let weights: [&[f32]; Q] = std::array::from_fn(
