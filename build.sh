@@ -273,16 +273,18 @@ wasm_tests() {
   done
 }
 
-# The kernels for Arm, emulated: every log-probability of both models has the bits that this machine's own kernels give.
+# The kernels for Arm, emulated: every log-probability of both models, over each type of cache, has the bits that this machine's own kernels give.
 arm_tests() {
-  local model theirs ours text="The quick brown fox jumps over the lazy dog while seven wizards mix potions near an old stone bridge in the rain."
+  local model kv theirs ours text="The quick brown fox jumps over the lazy dog while seven wizards mix potions near an old stone bridge in the rain."
   CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --quiet --features cli --target "$ARM_TARGET" --target-dir target-arm
   cargo build --quiet --features "$FEATURES"
   local arm=(qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu max "target-arm/$ARM_TARGET/debug/rillm")
   for model in "$MODEL" "$GEMMA"; do
-    theirs=$("${arm[@]}" score "$MODELS/$model" --text "$text" --json)
-    ours=$(target/debug/rillm score "$MODELS/$model" --text "$text" --json)
-    [ "$theirs" = "$ours" ] || die "$model has other log-probabilities on Arm"
+    for kv in f16 q8_0; do
+      theirs=$("${arm[@]}" score "$MODELS/$model" --text "$text" --kv-type "$kv" --json)
+      ours=$(target/debug/rillm score "$MODELS/$model" --text "$text" --kv-type "$kv" --json)
+      [ "$theirs" = "$ours" ] || die "$model has other log-probabilities on Arm, over a cache of $kv"
+    done
     "${arm[@]}" bench "$MODELS/$model" --prompt-tokens 5 --tokens 2 --json | grep -o '"simd":"neon-dot"' || die "the kernels for Arm were not used"
   done
 }

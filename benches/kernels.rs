@@ -5,7 +5,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pollster::block_on;
 use rillm::backend::cpu::{Cpu, Variant};
-use rillm::backend::{Backend, CacheSpec, Kind, Residual, Slot, Tensor, TensorSpec, Want};
+use rillm::backend::{Backend, CacheSpec, Kind, KvType, Residual, Slot, Tensor, TensorSpec, Want};
 use rillm::ops::rope_append::{Pairs, Rope};
 use rillm::ops::{attend, rope_append, sample};
 use rillm::quant::Format;
@@ -56,14 +56,15 @@ fn linear(c: &mut Criterion) {
     }
 }
 
-/// SmolLM2's and Gemma 3's heads: a token at 4,000 positions, and 32 at 2,000.
+/// SmolLM2's and Gemma 3's heads: a token at 4,000 positions, and 32 at 2,000; over each type of cache.
 fn attention(c: &mut Criterion) {
-    for (name, heads, kv_heads, head_dim) in [("9x64", 9, 3, 64), ("4x256", 4, 1, 256)] {
-        let mut group = c.benchmark_group(format!("attend/{name}"));
+    let heads = [("9x64", 9, 3, 64), ("4x256", 4, 1, 256)];
+    for ((name, heads, kv_heads, head_dim), kv_type) in heads.into_iter().flat_map(|h| KvType::ALL.map(|t| (h, t))) {
+        let mut group = c.benchmark_group(format!("attend/{name}/{}", kv_type.name()));
         for variant in Variant::available() {
             for (tokens, start) in [(1, 3999), (32, 1968)] {
                 let mut cpu = Cpu::new(variant);
-                cpu.cache(&CacheSpec { layers: 1, positions: 4000, kv_heads, head_dim }).unwrap();
+                cpu.cache(&CacheSpec { layers: 1, positions: 4000, kv_heads, head_dim, kv_type }).unwrap();
                 let rope = Rope { dim: head_dim, base: 10_000.0, scale: 1.0, factors: Vec::new(), pairs: Pairs::Halves };
                 let [q, k] = [heads, kv_heads].map(|h| filled(&mut cpu, h * head_dim, 4000));
                 cpu.begin(4000).unwrap();

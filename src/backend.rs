@@ -10,6 +10,7 @@ pub mod cpu;
 use std::ops::Range;
 
 use crate::error::Result;
+pub use crate::ops::kv::KvType;
 use crate::ops::pick::Pick;
 use crate::ops::{attend, embed, norm_linear, rope_append, sample, shift};
 use crate::quant::Format;
@@ -46,7 +47,7 @@ pub enum Kind {
     Vector,
 }
 
-/// The KV cache: f16 keys and values of every layer, [positions, kv_heads, head_dim].
+/// The KV cache: keys and values of every layer, [positions, kv_heads, head_dim].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSpec {
     /// Layers of the model.
@@ -57,6 +58,8 @@ pub struct CacheSpec {
     pub kv_heads: usize,
     /// Values in a head.
     pub head_dim: usize,
+    /// How they are stored.
+    pub kv_type: KvType,
 }
 
 /// Where the ids to embed come from.
@@ -131,6 +134,9 @@ pub trait Backend {
     /// Makes a buffer of activations of this width; its rows grow with the largest batch.
     fn slot(&mut self, width: usize) -> Slot;
     /// Makes the KV cache.
+    ///
+    /// # Errors
+    /// `out-of-memory`, and `not-supported` for a type of cache that the device has no operations for.
     fn cache(&mut self, spec: &CacheSpec) -> Result<()>;
 
     /// Begins a forward pass over so many tokens.

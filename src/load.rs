@@ -1,7 +1,7 @@
 //! A stream of bytes -> strips of whole rows -> a backend. The file is never held whole: the header is parsed out of the first bytes,
 //! and each strip is packed by the backend and dropped.
 
-use crate::backend::{Backend, Tensor};
+use crate::backend::{Backend, CacheSpec, KvType, Tensor};
 use crate::chat::ChatTemplate;
 use crate::error::{Result, bail, error};
 use crate::gguf::{Gguf, Parsed, TensorInfo};
@@ -21,6 +21,8 @@ const FIRST_ATTEMPT: u64 = 64 << 10;
 pub struct LoadOptions {
     /// Positions in the KV cache; at most what the model was trained for. None: the smaller of that and [`DEFAULT_CONTEXT`].
     pub context_length: Option<usize>,
+    /// How the KV cache stores keys and values: two bytes each, or a little more than one. `not-supported` where the backend can't.
+    pub kv_type: KvType,
     /// A `tokenizer.json` to use instead of the file's own tokenizer (native, feature `tokenizer-json`).
     pub tokenizer_json: Option<Vec<u8>>,
 }
@@ -78,7 +80,7 @@ struct Data {
     tokenizer: Tokenizer,
     chat: Option<ChatTemplate>,
     about: About,
-    context: usize,
+    cache: CacheSpec,
     /// In file order: where it begins in the file, and its handle (None: the frequency factors, kept here).
     tensors: Vec<(TensorInfo, u64, Option<Tensor>)>,
     rope_factors: Vec<f32>,
@@ -125,7 +127,7 @@ impl<B: Backend> Loader<B> {
             );
         }
         let about = About { bytes: self.received, ..data.about };
-        let model = Model::new(backend, data.config, data.weights, data.rope_factors, data.context);
+        let model = Model::new(backend, data.config, data.weights, data.rope_factors, &data.cache);
         Ok(Loaded { model, tokenizer: data.tokenizer, chat: data.chat, about })
     }
 
@@ -195,7 +197,8 @@ impl Data {
         };
         // All memory is taken now: what does not fit is refused before the weights are downloaded.
         let (weights, handles) = weights::create(backend, &gguf, &config)?;
-        backend.cache(&cache_spec(&config, context))?;
+        let cache = cache_spec(&config, context, options.kv_type);
+        backend.cache(&cache)?;
         let name = gguf.metadata.str("general.name")?.unwrap_or_default().to_owned();
         let quantization = quantization(&gguf.tensors);
         let mut tensors = Vec::with_capacity(gguf.tensors.len());
@@ -213,7 +216,7 @@ impl Data {
             tokenizer,
             chat,
             about,
-            context,
+            cache,
             tensors,
             rope_factors: Vec::new(),
             current: 0,

@@ -5,7 +5,7 @@ pub mod weights;
 
 pub use config::{Attention, Config};
 
-use crate::backend::{Backend, CacheSpec, Ids, Output, Residual, Slot, Tensor, Want};
+use crate::backend::{Backend, CacheSpec, Ids, KvType, Output, Residual, Slot, Tensor, Want};
 use crate::error::{Result, bail};
 use crate::ops::rope_append::Rope;
 use crate::ops::{attend, embed, norm_linear, rope_append, shift};
@@ -37,18 +37,19 @@ pub struct Model<B> {
     cached: usize,
     /// Positions that fit.
     context: usize,
+    kv_type: KvType,
     passes: u32,
 }
 
 /// The KV cache that a model needs for a context.
-pub fn cache_spec(c: &Config, context: usize) -> CacheSpec {
-    CacheSpec { layers: c.layers, positions: context, kv_heads: c.kv_heads, head_dim: c.head_dim }
+pub fn cache_spec(c: &Config, context: usize, kv_type: KvType) -> CacheSpec {
+    CacheSpec { layers: c.layers, positions: context, kv_heads: c.kv_heads, head_dim: c.head_dim, kv_type }
 }
 
 impl<B: Backend> Model<B> {
-    /// Puts a loaded model together and makes its buffers; the backend has its cache already ([`cache_spec`]). `rope_factors`: Llama 3's,
+    /// Puts a loaded model together and makes its buffers; the backend has its `cache` already ([`cache_spec`]). `rope_factors`: Llama 3's,
     /// or empty.
-    pub fn new(mut backend: B, config: Config, weights: Weights, rope_factors: Vec<f32>, context: usize) -> Self {
+    pub fn new(mut backend: B, config: Config, weights: Weights, rope_factors: Vec<f32>, cache: &CacheSpec) -> Self {
         let c = &config;
         let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
         let mut slot = |width| backend.slot(width);
@@ -65,7 +66,7 @@ impl<B: Backend> Model<B> {
         let rope =
             |a: &Attention| Rope { dim: c.rope_dim, base: a.rope_base, scale: a.rope_scale, factors: rope_factors.clone(), pairs: c.rope_pairs };
         let ropes = c.attention.iter().map(rope).collect();
-        Self { backend, config, weights, buffers, ropes, cached: 0, context, passes: 0 }
+        Self { backend, config, weights, buffers, ropes, cached: 0, context: cache.positions, kv_type: cache.kv_type, passes: 0 }
     }
 
     /// The shape and settings.
@@ -87,6 +88,10 @@ impl<B: Backend> Model<B> {
     /// Positions that fit.
     pub fn context(&self) -> usize {
         self.context
+    }
+    /// How the cache stores keys and values.
+    pub fn kv_type(&self) -> KvType {
+        self.kv_type
     }
     /// Forward passes since the model was made.
     pub fn passes(&self) -> u32 {

@@ -4,6 +4,7 @@
 pub mod attend;
 pub mod embed;
 pub mod exp;
+pub mod kv;
 pub mod linear;
 pub mod norm_linear;
 pub mod philox;

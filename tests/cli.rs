@@ -51,6 +51,9 @@ fn generate_streams_plain_text_and_json_is_the_whole_answer() {
     assert_eq!((whole["finishReason"].as_str(), whole["usage"]["completionTokens"].as_u64()), (Some("length"), Some(12)));
     assert!(whole["metrics"]["prefillTokensPerSecond"].as_f64().unwrap() > 0.0);
 
+    let eight = json(&[&args[..], &["--kv-type", "q8_0", "--json"]].concat(), 0);
+    assert!(eight["text"].as_str().unwrap().starts_with(" Paris"));
+
     let chat = json(&["generate", &model, "--chat", "What is 2+2?", "--system", "Be brief.", "--temperature", "0", "--json"], 0);
     assert_eq!((chat["finishReason"].as_str(), chat["stopDetail"]["kind"].as_str()), (Some("stop"), Some("eos")));
     let stopped = json(&[&args[..], &["--stop", ".", "--json"]].concat(), 0);
@@ -67,6 +70,11 @@ fn info_tokenize_score_and_bench_answer_in_json_and_in_text() {
     );
     assert!(String::from_utf8(rillm(&["info", &model]).stdout).unwrap().contains("Q4_1"));
 
+    let eight = json(&["info", &model, "--kv-type", "q8_0", "--json"], 0);
+    assert_eq!((info["kvType"].as_str(), eight["kvType"].as_str()), (Some("f16"), Some("q8_0")));
+    let saved = info["deviceBytes"].as_f64().unwrap() - eight["deviceBytes"].as_f64().unwrap();
+    assert_eq!(saved, info["contextLength"].as_f64().unwrap() * (23_040.0 - 12_240.0));
+
     let golden = golden::smollm2();
     for text in golden["tokenize"].as_array().unwrap().iter().take(8).filter(|t| !t["text"].as_str().unwrap().contains('\0')) {
         let ids = json(&["tokenize", &model, "--json", "--", text["text"].as_str().unwrap()], 0);
@@ -74,6 +82,7 @@ fn info_tokenize_score_and_bench_answer_in_json_and_in_text() {
     }
     let ids: Vec<String> = golden::ids(&golden["logprobs"]["ids"])[..40].iter().map(u32::to_string).collect();
     let score = json(&["score", &model, "--ids", &ids.join(","), "--json"], 0);
+    assert_ne!(json(&["score", &model, "--ids", &ids.join(","), "--kv-type", "q8_0", "--json"], 0)["logprobs"], score["logprobs"]);
     for (ours, right) in score["logprobs"].as_array().unwrap().iter().zip(golden["logprobs"]["lp"].as_array().unwrap()) {
         assert!((ours.as_f64().unwrap() - right.as_f64().unwrap()).abs() < 1.0);
     }
@@ -81,7 +90,7 @@ fn info_tokenize_score_and_bench_answer_in_json_and_in_text() {
 
     let bench = json(&["bench", &model, "--prompt-tokens", "20", "--tokens", "4", "--threads", "2", "--context", "64", "--json"], 0);
     assert_eq!((bench["promptTokens"].as_u64(), bench["completionTokens"].as_u64()), (Some(20), Some(4)));
-    assert_eq!(bench["threads"].as_u64(), Some(2));
+    assert_eq!((bench["threads"].as_u64(), bench["kvType"].as_str()), (Some(2), Some("f16")));
     assert!(bench["decodeTokensPerSecond"].as_f64().unwrap() > 0.0 && bench["timeToFirstTokenMs"].as_f64().unwrap() > 0.0);
 }
 
@@ -109,7 +118,14 @@ fn refusals_have_codes_and_name_the_thing() {
 
 #[test]
 fn wrong_usage_is_exit_code_2_and_a_closed_pipe_is_no_error() {
-    for args in [&["generate"][..], &["frobnicate"], &["generate", "x.gguf"], &["generate", "x.gguf", "--prompt", "a", "--chat", "b"], &[]] {
+    for args in [
+        &["generate"][..],
+        &["frobnicate"],
+        &["generate", "x.gguf"],
+        &["generate", "x.gguf", "--prompt", "a", "--chat", "b"],
+        &["info", "x.gguf", "--kv-type", "q4_0"],
+        &[],
+    ] {
         assert_eq!(rillm(args).status.code(), Some(2), "{args:?}");
     }
     let mut child = Command::new(PROGRAM)
@@ -145,6 +161,7 @@ fn candle_answers_what_the_cpu_answers_and_devices_are_refused_by_name() {
     assert_eq!(ids(&["--backend", "candle"]), ids(&[]));
     let refused = |more: &[&str], code: &str, word: &str| refused(&[&args[..args.len() - 1], more].concat(), code, word);
     refused(&["--backend", "candle", "--device", "abacus"], "bad-option", "abacus");
+    refused(&["--backend", "candle", "--kv-type", "q8_0"], "not-supported", "q8_0");
     refused(&["--device", "cuda"], "not-supported", "--backend candle");
     refused(&["--backend", "candle", "--device", "cuda"], "device", "cuda");
 }

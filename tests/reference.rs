@@ -13,10 +13,12 @@ mod common;
 use common::gguf_writer::TinyModel;
 use common::{golden, models};
 use pollster::block_on;
+use rillm::backend::KvType;
 use rillm::backend::cpu::{Cpu, Variant};
 use rillm::gguf::Gguf;
 use rillm::load::{LoadOptions, Loader};
 use rillm::model::Config;
+use rillm::ops::kv::Plain;
 use rillm::ops::rope_append::Rope;
 use rillm::ops::{attend, embed, linear, norm_linear, pick, rope_append};
 use rillm::quant::Format;
@@ -45,7 +47,7 @@ fn borrowed(pending: &Option<(Vec<f32>, Option<Vec<f32>>)>) -> Option<norm_linea
 }
 
 /// The log-probability of each token after the first.
-fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
+fn reference(w: &Weights, ids: &[u32], kv_type: KvType) -> Vec<f32> {
     let table = w.get("token_embd.weight");
     let c = Config::from_metadata(&w.gguf.metadata, table.1.rows).unwrap();
     let (n, q_width, kv_width) = (ids.len(), c.heads * c.head_dim, c.kv_heads * c.head_dim);
@@ -71,12 +73,12 @@ fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
         let norm = get("attn_norm").0;
         let qkv = norm_linear::reference(&mut x, borrowed(&pending), &norm, &[(&wq.0, wq.1), (&wk.0, wk.1), (&wv.0, wv.1)], &plain);
         let [mut q, mut k, v] = <[Vec<f32>; 3]>::try_from(qkv).unwrap();
-        let (mut keys, mut values) = (vec![0; n * kv_width], vec![0; n * kv_width]);
+        let mut cache = Plain::new(kv_type, n, kv_width);
         let head_norms = c.head_norms.then(|| [get("attn_q_norm").0, get("attn_k_norm").0]);
         let head_norms = head_norms.as_ref().map(|[q, k]| [&q[..], &k[..]]);
-        rope_append::reference(&mut q, &mut k, &v, head_norms, &mut keys, &mut values, &rope);
+        rope_append::reference(&mut q, &mut k, &v, head_norms, &mut cache, &rope);
         let mut gathered = vec![0.0; n * q_width];
-        attend::reference(&q, &keys, &values, &mut gathered, &look);
+        attend::reference(&q, &cache.keys, &cache.values, &mut gathered, &look);
         let attention = Some((product(&gathered, &get("attn_output")), post("post_attention_norm")));
         let norm = get("ffn_norm").0;
         let h = norm_linear::reference(&mut x, borrowed(&attention), &norm, &[(&gate.0, gate.1), (&up.0, up.1)], &gated);
@@ -88,8 +90,9 @@ fn reference(w: &Weights, ids: &[u32]) -> Vec<f32> {
     rows.map(|(logits, &target)| pick::reference(logits, Some(target)).unwrap().logprob).collect()
 }
 
-fn score(variant: Variant, bytes: &[u8], ids: &[u32]) -> Vec<f32> {
-    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), LoadOptions { context_length: Some(256), ..LoadOptions::default() });
+fn score(variant: Variant, bytes: &[u8], ids: &[u32], kv_type: KvType) -> Vec<f32> {
+    let options = LoadOptions { context_length: Some(256), kv_type, ..LoadOptions::default() };
+    let mut loader = Loader::new(Cpu::new(variant), Some(bytes.len() as u64), options);
     loader.push(bytes).unwrap();
     let mut engine = Engine::new(loader.finish().unwrap());
     let mut scoring = engine.score(ids.to_vec()).unwrap();
@@ -114,12 +117,15 @@ fn check_float_model(model: &TinyModel) {
     let gguf = Gguf::parse_whole(&bytes).unwrap();
     let vocab = gguf.tensor("token_embd.weight").unwrap().rows() as u32;
     let ids: Vec<u32> = (0..150).map(|i| (i * 37 + 11) % vocab).collect();
-    let right = reference(&Weights { bytes: bytes.clone(), gguf }, &ids);
-    let spread = right.iter().copied().fold(f32::NEG_INFINITY, f32::max) - right.iter().copied().fold(f32::INFINITY, f32::min);
-    assert!(spread > 0.5, "all log-probabilities are alike: the test would see nothing");
-    for variant in Variant::available() {
-        let off = mean_difference(&score(variant, &bytes, &ids), &right);
-        assert!(off < 2e-4, "{model:?}, {variant:?}: {off}"); // f16 keys and values fall to either side
+    let weights = Weights { bytes: bytes.clone(), gguf };
+    for kv_type in KvType::ALL {
+        let right = reference(&weights, &ids, kv_type);
+        let spread = right.iter().copied().fold(f32::NEG_INFINITY, f32::max) - right.iter().copied().fold(f32::INFINITY, f32::min);
+        assert!(spread > 0.5, "all log-probabilities are alike: the test would see nothing");
+        for variant in Variant::available() {
+            let off = mean_difference(&score(variant, &bytes, &ids, kv_type), &right);
+            assert!(off < 2e-4, "{model:?}, {variant:?}, {}: {off}", kv_type.name()); // keys and values fall to either side
+        }
     }
 }
 
@@ -145,8 +151,8 @@ fn gemma3_is_near_its_reference_and_equal_to_the_scalar_path() {
 fn check_real_model(file: &str, golden: &serde_json::Value, stored: &str, in_f64: usize) {
     let bytes = std::fs::read(models::path(file)).unwrap();
     let ids = golden::ids(&golden["logprobs"]["ids"])[..TOKENS].to_vec();
-    let ours = score(Variant::detect(), &bytes, &ids);
-    let scalar = score(Variant::available()[0], &bytes, &ids);
+    let ours = score(Variant::detect(), &bytes, &ids, KvType::F16);
+    let scalar = score(Variant::available()[0], &bytes, &ids, KvType::F16);
     assert_eq!(ours, scalar);
 
     let stored = format!("{}/tests/data/{stored}", env!("CARGO_MANIFEST_DIR"));
@@ -157,7 +163,7 @@ fn check_real_model(file: &str, golden: &serde_json::Value, stored: &str, in_f64
     golden::check_reference(&stored, &ours);
 
     let gguf = Gguf::parse_whole(&bytes).unwrap();
-    let right = reference(&Weights { bytes, gguf }, &ids[..in_f64]);
+    let right = reference(&Weights { bytes, gguf }, &ids[..in_f64], KvType::F16);
     let off = mean_difference(&right, &ours[..in_f64 - 1]);
     println!("{file} against the reference in f64: {off:.4} on average");
     assert!(off <= 0.10, "{off}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{D, DType, Device, Module, Tensor as Array};
 
-use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, TensorSpec, Want};
+use super::{Backend, CacheSpec, Ids, Kind, KvType, Output, Residual, Slot, Tensor, TensorSpec, Want};
 use crate::error::{Error, Result, bail, error};
 use crate::ops::norm_linear::Activation;
 use crate::ops::{attend as attend_op, embed, norm_linear, pick, rope_append, sample, shift};
@@ -260,6 +260,9 @@ impl Backend for Candle {
     }
 
     fn cache(&mut self, spec: &CacheSpec) -> Result<()> {
+        if spec.kv_type != KvType::F16 {
+            bail!(NotSupported, "the candle backend has no KV cache of type {}: use f16, or the CPU backend", spec.kv_type.name());
+        }
         let shape = (spec.positions, spec.kv_heads, spec.head_dim);
         let zeros = || Array::zeros(shape, DType::F16, &self.device);
         self.layers = (0..spec.layers).map(|_| Ok(Cache { keys: zeros()?, values: zeros()? })).collect::<candle_core::Result<_>>()?;

@@ -128,7 +128,7 @@ impl Cpu {
             None => sum[..n].copy_from_slice(pending),
             Some(norm) => self.machine.norm(pending, self.vector(norm), eps, &mut sum[..n], dim),
         }
-        self.machine.variant.run(Add { to: &mut sum[..n], from });
+        self.machine.variant.run_floats(Add { to: &mut sum[..n], from });
         self.slots[x.sum.0].data = sum;
         x.sum
     }
@@ -159,7 +159,7 @@ impl Cpu {
             let block = &mut block[..n * rows];
             self.logits(output, stride, first, rows, block);
             for (a, logits) in accumulators.iter_mut().zip(block.chunks_exact(rows)) {
-                self.machine.variant.run(Take { accumulator: a, first: first as u32, logits });
+                self.machine.variant.run_floats(Take { accumulator: a, first: first as u32, logits });
             }
         }
         accumulators.into_iter().filter_map(Accumulator::finish).collect()
@@ -323,10 +323,10 @@ impl Backend for Cpu {
         let turns = self.turn(p);
         self.rotate(q, p.heads, norms.map(|n| n[0]), turns, p);
         self.rotate(k, p.kv_heads, norms.map(|n| n[1]), turns, p);
-        let cache = &mut self.layers[layer];
+        let (variant, cache) = (self.machine.variant, &mut self.layers[layer]);
         let heads = |slot: Slot| self.slots[slot.0].data.chunks_exact(p.head_dim);
         for (n, (key, value)) in heads(k).zip(heads(v)).take(self.tokens * p.kv_heads).enumerate() {
-            cache.set(p.start + n / p.kv_heads, n % p.kv_heads, key, value);
+            cache.set(variant, p.start + n / p.kv_heads, n % p.kv_heads, key, value);
         }
     }
 
@@ -358,7 +358,7 @@ impl Backend for Cpu {
     }
 
     fn shift(&mut self, layer: usize, p: &shift::Params) {
-        self.layers[layer].shift(p);
+        self.layers[layer].shift(self.machine.variant, p);
     }
 
     fn sample(&mut self, x: Residual, norm: Tensor, output: Tensor, eps: f32, want: &Want) {
@@ -382,9 +382,9 @@ impl Backend for Cpu {
                 let mut logits = vec![0.0; self.matrix(output).rows];
                 self.logits(output, stride, 0, logits.len(), &mut logits);
                 let variant = self.machine.variant;
-                if let Some(id) = variant.run(Draw { logits: &logits, recent, params, scratch: &mut self.sampler }) {
+                if let Some(id) = variant.run_floats(Draw { logits: &logits, recent, params, scratch: &mut self.sampler }) {
                     let mut a = Accumulator::new(Some(id));
-                    variant.run(Take { accumulator: &mut a, first: 0, logits: &logits });
+                    variant.run_floats(Take { accumulator: &mut a, first: 0, logits: &logits });
                     self.output.picks = a.finish().into_iter().collect();
                 }
             }

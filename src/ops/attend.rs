@@ -4,8 +4,6 @@
 //! Kernels work in absolute tiles of [`TILE`] positions and combine (max, sum, out) of the tiles in ascending order (online softmax,
 //! Milakov and Gimelshein 2018, <https://arxiv.org/abs/1805.02867>), so that the bits don't depend on how a prompt is cut into chunks.
 
-use half::f16;
-
 /// Positions in a tile.
 pub const TILE: usize = 256;
 
@@ -26,11 +24,9 @@ pub struct Params {
     pub window: Option<usize>,
 }
 
-/// `q`, `out`: [tokens, heads, head_dim]; `keys`, `values`: [positions, kv_heads, head_dim] f16.
-pub fn reference(q: &[f32], keys: &[u16], values: &[u16], out: &mut [f32], p: &Params) {
-    let value = |cache: &[u16], position: usize, head: usize, i: usize| {
-        f64::from(f16::from_bits(cache[(position * p.kv_heads + head) * p.head_dim + i]).to_f32())
-    };
+/// `q`, `out`: [tokens, heads, head_dim]; `keys`, `values`: [positions, kv_heads, head_dim], as they read back from the cache.
+pub fn reference(q: &[f32], keys: &[f32], values: &[f32], out: &mut [f32], p: &Params) {
+    let value = |cache: &[f32], position: usize, head: usize, i: usize| f64::from(cache[(position * p.kv_heads + head) * p.head_dim + i]);
     for (n, (q, out)) in q.chunks_exact(p.head_dim).zip(out.chunks_exact_mut(p.head_dim)).enumerate() {
         let (position, head) = (p.start + n / p.heads, n % p.heads / (p.heads / p.kv_heads));
         let first = p.window.map_or(0, |w| (position + 1).saturating_sub(w));

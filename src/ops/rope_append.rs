@@ -1,11 +1,10 @@
 //! `rope_append`: normalize the heads of queries and keys where the architecture says so, rotate them by their positions, and append keys
-//! and values to the cache, as f16.
+//! and values to the cache.
 //!
 //! Rotary position embedding (Su et al. 2021, <https://arxiv.org/abs/2104.09864>): the pair i of a head is turned by
 //! position * base^(-2 i / rope_dim) / factor_i.
 
-use half::f16;
-
+use super::kv::Plain;
 use super::norm_linear::rms_norm;
 
 /// Which two values of a head are a pair.
@@ -68,15 +67,9 @@ impl Rope {
     }
 }
 
-/// f16 without infinities: what does not fit becomes the largest that does, so that no later sum is poisoned.
-pub fn to_f16(x: f32) -> u16 {
-    f16::from_f32(x.clamp(-65_504.0, 65_504.0)).to_bits()
-}
-
 /// `q`: [tokens, heads, head_dim] and `k`: [tokens, kv_heads, head_dim] are normalized (`norms`: the weights for q and for k, each
-/// `[head_dim]`) and rotated; `v`: like k. Keys and values go to positions `start`.. of `keys` and `values`: [positions, kv_heads,
-/// head_dim] f16.
-pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], norms: Option<[&[f32]; 2]>, keys: &mut [u16], values: &mut [u16], p: &Params) {
+/// `[head_dim]`) and rotated; `v`: like k. Keys and values go to positions `start`.. of the cache.
+pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], norms: Option<[&[f32]; 2]>, cache: &mut Plain, p: &Params) {
     let turn = |x: &mut [f32], heads: usize, norm: Option<&[f32]>| {
         for (t, head) in x.chunks_exact_mut(p.head_dim).enumerate() {
             if let Some(weight) = norm {
@@ -93,6 +86,9 @@ pub fn reference(q: &mut [f32], k: &mut [f32], v: &[f32], norms: Option<[&[f32];
     turn(q, p.heads, norms.map(|n| n[0]));
     turn(k, p.kv_heads, norms.map(|n| n[1]));
     let at = p.start * p.kv_heads * p.head_dim;
-    keys[at..].iter_mut().zip(k.iter()).for_each(|(to, &x)| *to = to_f16(x));
-    values[at..].iter_mut().zip(v).for_each(|(to, &x)| *to = to_f16(x));
+    for (to, from) in [(&mut cache.keys, &*k), (&mut cache.values, v)] {
+        let to = &mut to[at..at + from.len()];
+        to.copy_from_slice(from);
+        to.chunks_exact_mut(p.head_dim).for_each(|head| cache.kv_type.round(head));
+    }
 }

@@ -37,6 +37,8 @@ pub struct Info {
     pub bytes: f64,
     /// Positions in the KV cache.
     pub context_length: usize,
+    /// How the KV cache stores keys and values: `f16` or `q8_0`.
+    pub kv_type: &'static str,
     /// Positions that the model was trained for.
     pub trained_context_length: usize,
     /// Tokens in the vocabulary.
@@ -71,6 +73,7 @@ impl<B: Backend> Engine<B> {
             parameters: config.parameters(model.tied()) as f64,
             bytes: self.about.bytes as f64,
             context_length: model.context(),
+            kv_type: model.kv_type().name(),
             trained_context_length: config.trained_context,
             vocab_size: config.vocab,
             has_chat_template: self.chat.is_some(),

@@ -4,6 +4,7 @@ use js_sys::{Float32Array, Object, Reflect, Uint32Array};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
+use crate::backend::KvType;
 use crate::chat::{Message, Now};
 use crate::error::{Code, Error, bail, error};
 use crate::load::LoadOptions;
@@ -17,7 +18,7 @@ import type { ChatMessage, EngineInfo, EngineLoadOptions, EngineOptions, EngineS
 
 #[wasm_bindgen]
 extern "C" {
-    /// `{ contextLength? }`
+    /// `{ contextLength?, kvType? }`
     #[wasm_bindgen(typescript_type = "EngineLoadOptions")]
     pub type JsLoadOptions;
     /// Messages of a chat.
@@ -77,6 +78,8 @@ pub fn load_options(options: JsLoadOptions) -> Out<LoadOptions> {
             ("contextLength", OptionValue::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => {
                 all.context_length = Some(n as usize)
             }
+            ("kvType", OptionValue::Text(name)) => all.kv_type = KvType::from_name(&name)?,
+            ("kvType", _) => return Err(error!(BadOption, "kvType must be a string").into()),
             ("contextLength", _) => return Err(error!(BadOption, "contextLength must be a whole number from 1 on").into()),
             (other, _) => return Err(error!(UnknownOption, "there is no load option {other:?}").into()),
         }

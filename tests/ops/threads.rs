@@ -1,7 +1,7 @@
 //! The same bits for any number of threads, with sizes that are worth several pieces each.
 
 use rillm::backend::cpu::{Cpu, Pool, Variant};
-use rillm::backend::{Backend, CacheSpec, Residual};
+use rillm::backend::{Backend, CacheSpec, KvType, Residual};
 use rillm::ops::norm_linear::{Activation, Params};
 use rillm::ops::rope_append::{Pairs, Rope};
 use rillm::ops::{attend, rope_append};
@@ -85,10 +85,10 @@ fn attention_does_not_depend_on_threads() {
     let mut random = Random::new(22);
     let (heads, kv_heads, head_dim, n) = (9, 3, 64, 600);
     let [q, k, v] = [heads, kv_heads, kv_heads].map(|h| (0..n * h * head_dim).map(|_| random.normal()).collect::<Vec<f32>>());
-    for window in [None, Some(100)] {
+    for (window, kv_type) in [None, Some(100)].into_iter().flat_map(|w| KvType::ALL.map(|t| (w, t))) {
         let mut seen = None;
         for mut b in pools() {
-            b.device.cache(&CacheSpec { layers: 1, positions: n, kv_heads, head_dim }).unwrap();
+            b.device.cache(&CacheSpec { layers: 1, positions: n, kv_heads, head_dim, kv_type }).unwrap();
             let rope = Rope { dim: head_dim, base: 10_000.0, scale: 1.0, factors: Vec::new(), pairs: Pairs::Halves };
             let norm = b.vector(&vec![1.5; head_dim]);
             let mut all = Vec::new();

@@ -46,6 +46,28 @@ test("URL, string, File, Blob, ArrayBuffer and Uint8Array give the same model", 
   assert.match(text, /Paris/);
 });
 
+test("a cache of eight bits takes half the memory of f16's and gives an answer; another type is refused", async () => {
+  const seen = await page.evaluate(async () => {
+    const models = [];
+    for (const options of [{}, { kvType: "f16" }, { kvType: "q8_0" }]) {
+      const model = await rillm.load(MODEL, { contextLength: 2048, ...options });
+      const { text } = await model.complete("The capital of France is", FAST).result;
+      models.push({ text, type: model.info.kvType, bytes: model.info.deviceBytes, memory: model.info.memoryBytes });
+      model.dispose();
+    }
+    const odd = [];
+    for (const kvType of ["q4_0", "", "F16", null, 8, ["f16"]]) odd.push(await rillm.load(MODEL, { kvType }).then(() => "no error", (error) => `${error.code}: ${error.message}`));
+    return { models, odd };
+  });
+  const [plain, f16, q8] = seen.models;
+  assert.deepEqual(seen.models.map(({ type }) => type), ["f16", "f16", "q8_0"]);
+  assert.deepEqual([plain.text, plain.bytes], [f16.text, f16.bytes]);
+  assert.match(q8.text, /Paris/);
+  assert.equal(f16.bytes - q8.bytes, 2048 * (23_040 - 12_240)); // what the README says of a token
+  assert.ok(f16.memory - q8.memory > 2048 * (23_040 - 12_240) / 2, `${q8.memory} of ${f16.memory} bytes`);
+  for (const refusal of seen.odd) assert.match(refusal, /^bad-option: kvType must be "f16" or "q8_0", not /);
+});
+
 test("what comes from a frame is as good as the page's own, and bytes that can't be read are refused", async () => {
   const codes = await page.evaluate(async () => {
     const frame = document.createElement("iframe");

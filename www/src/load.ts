@@ -4,20 +4,19 @@ import { Connection } from "./connection.js";
 import { RillmError, shown } from "./errors.js";
 import { Model, checkSignal } from "./model.js";
 import { pageUrl, toWire } from "./source.js";
-import type { LoadOptions, ModelInfo, ModelSource } from "./types.js";
+import type { KvType, LoadOptions, ModelInfo, ModelSource } from "./types.js";
 import type { Variant } from "./variant.js";
 
 /** Loads a model; `variant` is the test hook of `testing.ts`. */
 export async function open(source: ModelSource, options: LoadOptions, variant?: Variant): Promise<Model> {
-  const { signal, onProgress, cache, contextLength, threads, place, workerUrl, wasmUrl } = check(options);
+  const { signal, onProgress, cache, engine, threads, place, workerUrl, wasmUrl } = check(options);
   const wire = toWire(source);
   signal?.throwIfAborted();
   const connection = new Connection(workerUrl);
   const abort = (): void => connection.end(new RillmError("disposed", "the load was aborted"), { reason: signal?.reason as unknown });
   signal?.addEventListener("abort", abort, { once: true });
   try {
-    const engineOptions = contextLength === undefined ? {} : { contextLength };
-    const request = { kind: "load", source: wire, cache, wasmUrl, threads, variant, options: engineOptions } as const;
+    const request = { kind: "load", source: wire, cache, wasmUrl, threads, variant, options: engine } as const;
     const loaded = await connection.load(request, (progress) => onProgress?.(progress));
     return new Model(connection, loaded, place);
   } finally {
@@ -25,7 +24,9 @@ export async function open(source: ModelSource, options: LoadOptions, variant?: 
   }
 }
 
-const NAMES = ["backend", "threads", "contextLength", "cache", "signal", "onProgress", "workerUrl", "wasmUrl"];
+const NAMES = ["backend", "threads", "contextLength", "kvType", "cache", "signal", "onProgress", "workerUrl", "wasmUrl"];
+
+const KV_TYPES: readonly KvType[] = ["f16", "q8_0"];
 
 /** The pool's bound (`MOST` in `src/backend/cpu/pool.rs`). */
 const MOST_THREADS = 64;
@@ -34,17 +35,18 @@ function check(options: LoadOptions) {
   if (typeof options !== "object" || options === null) throw new RillmError("bad-option", "the options must be a plain object");
   const unknown = Object.keys(options).find((name) => !NAMES.includes(name));
   if (unknown !== undefined) throw new RillmError("unknown-option", `there is no load option ${JSON.stringify(unknown)}; there are ${NAMES.join(", ")}`);
-  const { backend, threads, contextLength, cache, onProgress } = options;
+  const { backend, threads, contextLength, kvType, cache, onProgress } = options;
   // JavaScript callers have no types to hold them back.
   if (threads !== undefined && !(whole(threads) && threads <= MOST_THREADS)) throw new RillmError("bad-option", `threads must be a whole number from 1 to ${MOST_THREADS}, not ${shown(threads)}`);
   if (contextLength !== undefined && !whole(contextLength)) throw new RillmError("bad-option", `contextLength must be a whole number from 1 on, not ${shown(contextLength)}`);
+  if (kvType !== undefined && !KV_TYPES.includes(kvType)) throw new RillmError("bad-option", `kvType must be "f16" or "q8_0", not ${shown(kvType)}`);
   if (cache !== undefined && typeof cache !== "boolean") throw new RillmError("bad-option", "cache must be true or false");
   if (onProgress !== undefined && typeof onProgress !== "function") throw new RillmError("bad-option", "onProgress must be a function");
   return {
     signal: checkSignal(options.signal),
     onProgress,
     cache: cache ?? true,
-    contextLength,
+    engine: { ...(contextLength !== undefined && { contextLength }), ...(kvType !== undefined && { kvType }) },
     threads,
     place: choose(backend ?? "auto"),
     workerUrl: options.workerUrl === undefined ? undefined : pageUrl(options.workerUrl, "workerUrl"),

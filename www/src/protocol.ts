@@ -4,7 +4,7 @@ import type { PlainError } from "./errors.js";
 import type { WireSource } from "./source.js";
 import type { Variant } from "./variant.js";
 import type {
-  ChatMessage, Chunk, GenerationOptions, GenerationResult, LoadProgress, Metrics, ModelInfo, Score, Warning,
+  ChatMessage, Chunk, GenerationOptions, GenerationResult, KvType, LoadProgress, Metrics, ModelInfo, Score, Warning,
 } from "./types.js";
 
 export type { ChatMessage };
@@ -12,6 +12,7 @@ export type { ChatMessage };
 /** What the engine's loader takes. */
 export interface EngineLoadOptions {
   contextLength?: number;
+  kvType?: KvType;
 }
 
 /** What the engine says of a model; the host adds where it runs. */

@@ -11,6 +11,8 @@ export interface LoadOptions {
   threads?: number;
   /** Tokens that the model remembers, prompt and answer together. Default what the file says, at most 4096. */
   contextLength?: number;
+  /** How that memory stores its numbers: `"f16"` takes two bytes each, `"q8_0"` about one, rounded more coarsely. Default `"f16"`. */
+  kvType?: KvType;
   /** Keep a file that came from a URL in the browser's Cache API, and take it from there next time. Default true. */
   cache?: boolean;
   /** Aborts the load, which then rejects with `signal.reason`. Default none. */
@@ -22,6 +24,9 @@ export interface LoadOptions {
   /** The folder with the WebAssembly files (ending in `/`, or a file in it), relative to the page. Default the folder of the worker's modules. */
   wasmUrl?: URL | string;
 }
+
+/** How the model's memory of a conversation (its KV cache) stores numbers; for SmolLM2-135M 23,040 or 12,240 bytes a token. */
+export type KvType = "f16" | "q8_0";
 
 /** How far a load has come. */
 export interface LoadProgress {
@@ -51,6 +56,8 @@ export interface ModelInfo {
   bytes: number;
   /** Tokens that the model remembers, prompt and answer together. */
   contextLength: number;
+  /** How that memory stores its numbers. */
+  kvType: KvType;
   /** Tokens that it was trained for: the most that `contextLength` can be. */
   trainedContextLength: number;
   /** Tokens in the vocabulary. */

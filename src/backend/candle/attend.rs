@@ -6,7 +6,7 @@ use crate::ops::attend::Params;
 use crate::ops::rope_append::{Pairs, Rope};
 use crate::ops::shift;
 
-/// f16 without infinities, as `rope_append::to_f16`.
+/// f16 without infinities, as `kv::to_f16`.
 pub fn to_f16(x: &Array) -> Result<Array> {
     x.clamp(-65_504f32, 65_504f32)?.to_dtype(DType::F16)?.contiguous()
 }

@@ -1,31 +1,22 @@
-//! `attend` over the f16 cache. Every (query, head) goes through the same absolute tiles in ascending order, and within a tile through the
-//! same sums, whatever else is computed with it.
+//! `attend` over the cache. Every (query, head) goes through the same absolute tiles in ascending order, and within a tile through the
+//! same sums, whatever else is computed with it. What a type of cache holds is a number (f16's, or int8 times scale, which f32 holds exactly),
+//! and that number is what the sums are of, however it was loaded.
+
+mod held;
 
 use super::cache::Cache;
-use super::gemm::{AsF32, Stored};
 use super::simd::{Isa, Kernel};
 use super::vector::exp;
 use crate::ops::attend::{Params, TILE};
+use crate::ops::kv::BLOCK;
+use held::{F32, Held, Int8, Raw, Room, Tile};
 use std::ops::Range;
 
 /// From so many queries on, a tile's keys and values are widened to f32 once for all of them.
 const WIDEN_FOR: usize = 12;
 const EIGHTS: usize = TILE / 8;
 
-/// f16 as it is in the cache; what puts it right is multiplied to the other factor.
-struct Raw;
-impl Stored for Raw {
-    type T = u16;
-    #[inline(always)]
-    fn load<I: Isa>(isa: I, w: &[u16; 8]) -> I::F {
-        isa.load_f16_raw(w)
-    }
-    fn unit<I: Isa>() -> f32 {
-        I::F16_UNIT
-    }
-}
-
-/// The largest factor that times the unit is finite.
+/// The largest factor that times the unit of f16 is finite.
 const RAW_LIMIT: f32 = 32_768.0;
 
 /// Attention of some query heads.
@@ -87,11 +78,11 @@ impl Kernel for Attend<'_> {
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) {
         let Self { q, cache, heads, out, p } = self;
-        let (tokens, dim, per_key) = (q.len() / (p.heads * p.head_dim), cache.dim, p.heads / p.kv_heads);
+        let (tokens, dim, per_key) = (q.len() / (p.heads * p.head_dim), cache.dim(), p.heads / p.kv_heads);
         let end = p.start + tokens;
         let window = p.window.unwrap_or(usize::MAX);
         let first_tile = (p.start + 1).saturating_sub(window) / TILE; // of the first query
-        let (mut wide_keys, mut wide_values) = (Vec::new(), Vec::new());
+        let mut room = Room::default();
         for kv_head in heads.start / per_key..heads.end.div_ceil(per_key) {
             let mine = heads.start.max(kv_head * per_key)..heads.end.min((kv_head + 1) * per_key);
             let n = tokens * mine.len();
@@ -109,19 +100,30 @@ impl Kernel for Attend<'_> {
                 let at = (i / mine.len() * p.heads + mine.start + i % mine.len()) * p.head_dim;
                 to.iter_mut().zip(&q[at..at + p.head_dim]).for_each(|(to, &x)| *to = x * p.scale);
             }
-            let widen_for = if queries.q.iter().all(|x| x.abs() <= RAW_LIMIT) { WIDEN_FOR } else { 0 };
-            if I::F16_UNIT != 1.0 {
+            let f16 = matches!(cache, Cache::F16(_));
+            let widen_for = if f16 && !queries.q.iter().all(|x| x.abs() <= RAW_LIMIT) { 0 } else { WIDEN_FOR };
+            if f16 && I::F16_UNIT != 1.0 {
                 queries.q_raw.extend(queries.q.iter().map(|x| x * I::F16_UNIT));
             }
             for tile in first_tile..end.div_ceil(TILE) {
                 let tile = tile * TILE..(tile * TILE + TILE).min(end);
-                let (keys, values) = cache.tile(kv_head, &tile);
-                if queries.that_see(&tile).len() >= widen_for {
-                    widen(isa, keys, &mut wide_keys);
-                    widen(isa, values, &mut wide_values);
-                    one_tile::<I, AsF32>(isa, &mut queries, tile, &wide_keys, &wide_values);
-                } else {
-                    one_tile::<I, Raw>(isa, &mut queries, tile, keys, values);
+                room.widen_scales(isa, cache, kv_head, &tile);
+                if !I::TUNED || queries.that_see(&tile).len() >= widen_for {
+                    room.widen(isa, cache, kv_head, &tile);
+                    let wide = Tile::<F32> { keys: &room.keys, key_scales: &[], values: &room.values, value_scales: &[] };
+                    one_tile(isa, &mut queries, tile, &wide);
+                    continue;
+                }
+                match cache {
+                    Cache::F16(cache) => {
+                        let (keys, values) = cache.tile(kv_head, &tile);
+                        one_tile(isa, &mut queries, tile, &Tile::<Raw> { keys, key_scales: &[], values, value_scales: &[] });
+                    }
+                    Cache::Q8(cache) => {
+                        let held = cache.tile(kv_head, &tile);
+                        let (keys, key_scales, values) = (held.keys, held.key_scales, held.values);
+                        one_tile(isa, &mut queries, tile, &Tile::<Int8> { keys, key_scales, values, value_scales: &room.value_scales });
+                    }
                 }
             }
             for (i, (state, sums)) in queries.states.iter().zip(queries.sums.chunks_exact(dim / 8)).enumerate() {
@@ -132,26 +134,24 @@ impl Kernel for Attend<'_> {
     }
 }
 
-#[inline(always)]
-fn widen<I: Isa>(isa: I, from: &[[u16; 8]], to: &mut Vec<[f32; 8]>) {
-    to.resize(from.len(), [0.0; 8]);
-    for (from, to) in from.iter().zip(to) {
-        isa.store(isa.load_f16(from), to);
-    }
-}
-
 /// All queries that see something of a tile, a few at a time.
 #[inline(always)]
-fn one_tile<I: Isa, S: Stored>(isa: I, queries: &mut Queries, tile: Range<usize>, keys: &[[S::T; 8]], values: &[[S::T; 8]]) {
+fn one_tile<I: Isa, S: Held>(isa: I, queries: &mut Queries, tile: Range<usize>, held: &Tile<S>) {
     let mut at = queries.that_see(&tile);
     macro_rules! few {
         ($queries:expr, $vectors:expr, $wide:expr) => {
             if I::WIDE {
-                few::<I, S, $queries, $wide>(isa, queries, at.start, &tile, keys, values)
+                few::<I, S, $queries, $wide>(isa, queries, at.start, &tile, held)
             } else {
-                few::<I, S, $queries, $vectors>(isa, queries, at.start, &tile, keys, values)
+                few::<I, S, $queries, $vectors>(isa, queries, at.start, &tile, held)
             }
         };
+    }
+    if !I::TUNED {
+        for first in at {
+            few::<I, S, 1, 1>(isa, queries, first, &tile, held);
+        }
+        return;
     }
     while at.len() >= 4 {
         few!(4, 1, 2);
@@ -168,14 +168,7 @@ fn one_tile<I: Isa, S: Stored>(isa: I, queries: &mut Queries, tile: Range<usize>
 /// Q queries and one tile: their own (max, sum, values), then joined to what the earlier tiles gave. W vectors are worked at side by side.
 #[cfg_attr(target_arch = "wasm32", inline(never))] // a function of its own gets registers of its own; elsewhere it would lose its instruction set
 #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
-fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
-    isa: I,
-    queries: &mut Queries,
-    first: usize,
-    tile: &Range<usize>,
-    keys: &[[S::T; 8]],
-    values: &[[S::T; 8]],
-) {
+fn few<I: Isa, S: Held, const Q: usize, const W: usize>(isa: I, queries: &mut Queries, first: usize, tile: &Range<usize>, held: &Tile<S>) {
     let dim = queries.dim;
     let q = if S::unit::<I>() == 1.0 { &queries.q } else { &queries.q_raw };
     let q: [&[f32]; Q] = std::array::from_fn(
@@ -188,11 +181,11 @@ fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
     let mut scores = [[[0.0; 8]; EIGHTS]; Q];
     let mut e = eights.start;
     while e + W <= eights.end {
-        products::<I, S, Q, W>(isa, &q, &keys[e * dim..], &mut scores, e);
+        products::<I, S, Q, W>(isa, &q, held, &mut scores, e);
         e += W;
     }
     while e < eights.end {
-        products::<I, S, Q, 1>(isa, &q, &keys[e * dim..], &mut scores, e);
+        products::<I, S, Q, 1>(isa, &q, held, &mut scores, e);
         e += 1;
     }
 
@@ -206,21 +199,21 @@ fn few<I: Isa, S: Stored, const Q: usize, const W: usize>(
     let sums = &mut queries.sums[first * dim / 8..(first + Q) * dim / 8];
     let mut d = 0;
     while d + W <= dim / 8 {
-        weighted::<I, S, Q, W>(isa, &scores, &seen, values, sums, dim / 8, d, &factors);
+        weighted::<I, S, Q, W>(isa, &scores, &seen, held, sums, dim / 8, d, &factors);
         d += W;
     }
     while d < dim / 8 {
-        weighted::<I, S, Q, 1>(isa, &scores, &seen, values, sums, dim / 8, d, &factors);
+        weighted::<I, S, Q, 1>(isa, &scores, &seen, held, sums, dim / 8, d, &factors);
         d += 1;
     }
 }
 
 /// Scores of Q queries with 8 W positions: for each, the sum over the head's values in ascending order.
 #[inline(always)]
-fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
+fn products<I: Isa, S: Held, const Q: usize, const W: usize>(
     isa: I,
     q: &[&[f32]; Q],
-    keys: &[[S::T; 8]],
+    held: &Tile<S>,
     scores: &mut [[[f32; 8]; EIGHTS]; Q],
     at: usize,
 ) {
@@ -232,14 +225,21 @@ fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
     );
     let keys: [&[[S::T; 8]]; W] = std::array::from_fn(
         #[inline(always)]
-        |w| &keys[w * dim..(w + 1) * dim],
+        |w| &held.keys[(at + w) * dim..(at + w + 1) * dim],
     );
     let mut acc = [[isa.splat(0.0); W]; Q];
-    for d in 0..dim {
-        for w in 0..W {
-            let k = S::load(isa, &keys[w][d]);
-            for i in 0..Q {
-                acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(q[i][d]), k));
+    let blocks = dim.div_ceil(S::BLOCK);
+    for block in 0..blocks {
+        let mut scales = [S::scales(isa, held.key_scales, at * blocks + block); W];
+        for (w, scales) in scales.iter_mut().enumerate().skip(1) {
+            *scales = S::scales(isa, held.key_scales, (at + w) * blocks + block);
+        }
+        for d in block * S::BLOCK..dim.min((block + 1) * S::BLOCK) {
+            for w in 0..W {
+                let k = S::load(isa, &keys[w][d], scales[w]);
+                for i in 0..Q {
+                    acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(q[i][d]), k));
+                }
             }
         }
     }
@@ -251,7 +251,8 @@ fn products<I: Isa, S: Stored, const Q: usize, const W: usize>(
 }
 
 /// Scores to weights times `unit`, zero where the query does not see; how much what was before counts from now on, and how much this tile does.
-#[inline(always)]
+#[cfg_attr(target_arch = "wasm32", inline(never))] // the same for all numbers of queries and types of cache
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize>, seen: &Range<usize>, state: &mut State, unit: f32) -> (f32, f32) {
     let mine = seen.start / 8..seen.end.div_ceil(8);
     scores[mine.start][..seen.start % 8].fill(f32::NEG_INFINITY);
@@ -292,17 +293,19 @@ fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize
 /// Values of the positions `seen`, weighted: W vectors of Q queries' heads from the d-th on.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn weighted<I: Isa, S: Stored, const Q: usize, const W: usize>(
+fn weighted<I: Isa, S: Held, const Q: usize, const W: usize>(
     isa: I,
     weights: &[[[f32; 8]; EIGHTS]; Q],
     seen: &Range<usize>,
-    values: &[[S::T; 8]],
+    held: &Tile<S>,
     sums: &mut [[f32; 8]],
     eights: usize,
     d: usize,
     factors: &[(f32, f32); Q],
 ) {
-    let rows = &values[seen.start * eights..seen.end * eights];
+    const { assert!((BLOCK / 8).is_multiple_of(W)) }; // as `d` is a multiple of W, the vectors lie in one block
+    let rows = &held.values[seen.start * eights..seen.end * eights];
+    let scales = held.value_scales(8 * d / BLOCK, seen);
     let weights: [&[f32]; Q] = std::array::from_fn(
         #[inline(always)]
         |i| &weights[i].as_flattened()[seen.start..][..seen.len()],
@@ -310,8 +313,9 @@ fn weighted<I: Isa, S: Stored, const Q: usize, const W: usize>(
     let mut acc = [[isa.splat(0.0); W]; Q];
     for n in 0..seen.len() {
         let row = &rows[n * eights + d..][..W];
+        let scale = S::scale(isa, scales, n);
         for w in 0..W {
-            let v = S::load(isa, &row[w]);
+            let v = S::load(isa, &row[w], scale);
             for i in 0..Q {
                 acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(weights[i][n]), v));
             }

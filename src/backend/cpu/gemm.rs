@@ -258,10 +258,6 @@ pub trait Stored {
     type T: Copy;
     /// Widened.
     fn load<I: Isa>(isa: I, w: &[Self::T; ROWS]) -> I::F;
-    /// What that must be multiplied with.
-    fn unit<I: Isa>() -> f32 {
-        1.0
-    }
 }
 macro_rules! stored {
     ($name:ident, $type:ty, $load:ident) => {

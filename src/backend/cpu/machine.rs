@@ -46,7 +46,7 @@ impl Machine {
             let n = q.len();
             split(&self.pool, &mut [Matrix::new(&mut q, n)], 1, WORTH / (BLOCK * PER_VALUE), |_, mut blocks| {
                 let range = blocks.range();
-                variant.run(Quantize { x: &x[range.start * BLOCK..range.end * BLOCK], out: blocks.row(0) });
+                variant.run_floats(Quantize { x: &x[range.start * BLOCK..range.end * BLOCK], out: blocks.row(0) });
             });
         }
         let tokens = x.len() / stride;
@@ -65,7 +65,7 @@ impl Machine {
         split(&self.pool, &mut [Matrix::new(out, n)], stride, WORTH / (dim * PER_VALUE).max(1), |_, mut rows| {
             let range = rows.range();
             let x = &x[range.start / stride * dim..range.end / stride * dim];
-            variant.run(RmsNorm { x, weight, eps, out: rows.row(0), stride });
+            variant.run_floats(RmsNorm { x, weight, eps, out: rows.row(0), stride });
         });
     }
 
@@ -74,7 +74,7 @@ impl Machine {
         let (variant, n) = (self.variant, gate.len());
         split(&self.pool, &mut [Matrix::new(gate, n)], 8, WORTH / (8 * PER_GATE), |_, mut values| {
             let up = &up[values.range()];
-            variant.run(Gate { activation, gate: values.row(0), up });
+            variant.run_floats(Gate { activation, gate: values.row(0), up });
         });
     }
 
@@ -87,7 +87,7 @@ impl Machine {
         split(&self.pool, &mut [Matrix::new(out, p.heads * dim)], dim, least, |_, mut out| {
             let (from, to) = (out.range().start / dim, out.range().end / dim);
             let mut mine = vec![0.0; tokens * (to - from) * dim];
-            variant.run(Attend { q, cache, heads: from..to, out: &mut mine, p });
+            variant.run_floats(Attend { q, cache, heads: from..to, out: &mut mine, p });
             for (token, row) in mine.chunks_exact((to - from) * dim).enumerate() {
                 out.row(token).copy_from_slice(row);
             }

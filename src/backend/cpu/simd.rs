@@ -55,11 +55,16 @@ pub trait Isa: Copy + 'static {
     /// Exact sums of eight rows of products of them.
     type P8: Copy;
 
+    /// The set that computes floats: another one where that has the same instructions for them, so that their code is there once.
+    type Floats: Isa;
+
     /// Its name in `info`.
     const NAME: &'static str;
 
     /// Whether there are 16 registers of eight f32, or half as many.
     const WIDE: bool;
+    /// Whether attention has several forms, to take the fastest. The set without SIMD, which is there for comparison, has one: less code.
+    const TUNED: bool = true;
     /// A power of two, see [`load_f16_raw`](Self::load_f16_raw).
     const F16_UNIT: f32;
 
@@ -78,6 +83,8 @@ pub trait Isa: Copy + 'static {
     /// f16 as they are widened most cheaply: times [`F16_UNIT`](Self::F16_UNIT) they are right. Exact.
     fn load_f16_raw(self, x: &[u16; 8]) -> Self::F;
     fn load_bf16(self, x: &[u16; 8]) -> Self::F;
+    /// Eight int8 as f32.
+    fn load_i8(self, x: &[i8; 8]) -> Self::F;
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
@@ -197,6 +204,16 @@ macro_rules! variants {
             pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
                 match self {
                     $($(#[cfg($cfg)])? Variant::$name(isa) => isa.enter(kernel),)+
+                }
+            }
+
+            /// The same for a kernel without products of int8.
+            pub fn run_floats<K: Kernel>(self, kernel: K) -> K::Out {
+                match self {
+                    $($(#[cfg($cfg)])? Variant::$name => match <$set as Isa>::Floats::detect() {
+                        Some(isa) => isa.enter(kernel),
+                        None => kernel.run(scalar::Scalar),
+                    },)+
                 }
             }
         }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rillm::backend::KvType;
 
 /// Runs quantized language models.
 #[derive(Parser)]
@@ -25,6 +27,8 @@ pub enum Verb {
     Info {
         /// The GGUF file
         model: PathBuf,
+        #[command(flatten)]
+        kv: Kv,
     },
     /// The ids of a text
     Tokenize {
@@ -68,9 +72,18 @@ pub struct Machine {
     /// Positions in the KV cache (default: 4096, or the model's if that is less)
     #[arg(long, visible_alias = "context-length")]
     pub context: Option<usize>,
+    #[command(flatten)]
+    pub kv: Kv,
     /// A tokenizer.json to use instead of the file's own tokenizer
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Kv {
+    /// How the KV cache stores keys and values: two bytes each, or about one (--backend cpu)
+    #[arg(long = "kv-type", default_value = KvType::default().name(), value_parser = PossibleValuesParser::new(KvType::ALL.map(KvType::name)))]
+    pub name: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

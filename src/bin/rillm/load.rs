@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rillm::backend::Backend;
 use rillm::backend::cpu::{Cpu, Pool, Variant};
+use rillm::backend::{Backend, KvType};
 use rillm::error::{Code, Error, Result};
 use rillm::load::{LoadOptions, Loader};
 use rillm::session::Engine;
@@ -27,12 +27,12 @@ pub fn with_engine(m: &Machine, path: &Path, quiet: bool, work: impl Work) -> Re
         return refuse("--device is for --backend candle");
     }
     match m.backend {
-        BackendName::Cpu => work.run(load(cpu(m.threads), path, m.context, m.tokenizer.as_ref(), quiet)?),
+        BackendName::Cpu => work.run(load(cpu(m.threads), path, options(m)?, quiet)?),
         BackendName::Gpu => refuse("this version has no GPU backend: use --backend cpu"),
         #[cfg(feature = "candle")]
         BackendName::Candle => {
             let candle = rillm::backend::candle::Candle::new(&m.device)?;
-            work.run(load(candle, path, m.context, m.tokenizer.as_ref(), quiet)?)
+            work.run(load(candle, path, options(m)?, quiet)?)
         }
         #[cfg(not(feature = "candle"))]
         BackendName::Candle => refuse("built without the candle backend: add --features candle (or cuda, metal), or use --backend cpu"),
@@ -49,10 +49,22 @@ fn refuse(what: &str) -> Result<()> {
     Err(Error::new(Code::NotSupported, what))
 }
 
+/// What the arguments say about a load.
+fn options(m: &Machine) -> Result<LoadOptions> {
+    Ok(LoadOptions { context_length: m.context, kv_type: KvType::from_name(&m.kv.name)?, tokenizer_json: tokenizer_json(m.tokenizer.as_ref())? })
+}
+
+/// The text of a `tokenizer.json`.
+pub fn tokenizer_json(path: Option<&PathBuf>) -> Result<Option<Vec<u8>>> {
+    path.map(|path| std::fs::read(path).map_err(|e| io(path, e))).transpose()
+}
+
+fn io(path: &Path, e: std::io::Error) -> Error {
+    Error::new(Code::Io, format!("{}: {e}", path.display()))
+}
+
 /// Reads a file in pieces of 1 MiB, with a progress bar where somebody looks.
-pub fn load<B: Backend>(backend: B, path: &Path, context_length: Option<usize>, tokenizer: Option<&PathBuf>, quiet: bool) -> Result<Engine<B>> {
-    let io = |path: &Path, e: std::io::Error| Error::new(Code::Io, format!("{}: {e}", path.display()));
-    let tokenizer_json = tokenizer.map(|path| std::fs::read(path).map_err(|e| io(path, e))).transpose()?;
+pub fn load<B: Backend>(backend: B, path: &Path, options: LoadOptions, quiet: bool) -> Result<Engine<B>> {
     let mut file = File::open(path).map_err(|e| io(path, e))?;
     let meta = file.metadata().map_err(|e| io(path, e))?;
     let total = meta.is_file().then_some(meta.len());
@@ -63,7 +75,7 @@ pub fn load<B: Backend>(backend: B, path: &Path, context_length: Option<usize>, 
     if let Ok(style) = ProgressStyle::with_template("loading {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
         bar.set_style(style);
     }
-    let mut loader = Loader::new(backend, total, LoadOptions { context_length, tokenizer_json });
+    let mut loader = Loader::new(backend, total, options);
     let mut piece = vec![0; 1 << 20];
     loop {
         let n = file.read(&mut piece).map_err(|e| io(path, e))?;

@@ -12,17 +12,18 @@ use std::time::Instant;
 
 use clap::Parser;
 use pollster::block_on;
-use rillm::backend::Backend;
 use rillm::backend::cpu::Cpu;
+use rillm::backend::{Backend, KvType};
 use rillm::chat::{Message, Now};
 use rillm::error::{Code, Error, Result};
+use rillm::load::LoadOptions;
 use rillm::session::options::OptionValue;
 use rillm::session::{Answer, Engine, Options, Step};
 use serde::Serialize;
 use serde_json::json;
 
 use args::{Bench, Cli, Generate, Verb};
-use load::{Work, load, with_engine};
+use load::{Work, load, tokenizer_json, with_engine};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -43,9 +44,10 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.verb {
         Verb::Generate(g) => with_engine(&g.machine, &g.model, cli.json, Generating { g, as_json: cli.json }),
         Verb::Bench(b) => bench(b, cli.json),
-        Verb::Info { model } => info(model, cli.json),
+        Verb::Info { model, kv } => info(model, KvType::from_name(&kv.name)?, cli.json),
         Verb::Tokenize { model, text, special, tokenizer } => {
-            let engine = load(Cpu::default(), model, Some(1), tokenizer.as_ref(), cli.json)?;
+            let options = LoadOptions { context_length: Some(1), tokenizer_json: tokenizer_json(tokenizer.as_ref())?, ..LoadOptions::default() };
+            let engine = load(Cpu::default(), model, options, cli.json)?;
             let ids = engine.tokenizer().encode(text, *special);
             if cli.json {
                 print_json(&ids);
@@ -186,6 +188,7 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
                 model: String,
                 backend: &'a str,
                 simd: &'a str,
+                kv_type: &'a str,
                 threads: u32,
                 load_ms: f64,
                 prompt_tokens: u32,
@@ -205,6 +208,7 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
                 model: b.model.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 backend: info.backend,
                 simd: info.simd,
+                kv_type: info.kv_type,
                 threads: info.threads,
                 load_ms,
                 prompt_tokens: result.usage.prompt_tokens,
@@ -239,13 +243,13 @@ fn time<B: Backend>(mut engine: Engine<B>, b: &Bench, load_ms: f64, as_json: boo
     }
 }
 
-fn info(path: &Path, as_json: bool) -> Result<()> {
-    let info = load(Cpu::default(), path, None, None, as_json)?.info();
+fn info(path: &Path, kv_type: KvType, as_json: bool) -> Result<()> {
+    let info = load(Cpu::default(), path, LoadOptions { kv_type, ..LoadOptions::default() }, as_json)?.info();
     if as_json {
         print_json(&info);
     } else {
         let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
-        let lines: [(&str, String); 8] = [
+        let lines: [(&str, String); 9] = [
             ("architecture", info.architecture),
             ("name", info.name),
             ("quantization", info.quantization),
@@ -253,6 +257,7 @@ fn info(path: &Path, as_json: bool) -> Result<()> {
             ("file", mib(info.bytes)),
             ("in memory", mib(info.device_bytes)),
             ("context", format!("{} of {} trained", info.context_length, info.trained_context_length)),
+            ("KV cache", info.kv_type.to_owned()),
             ("chat template", if info.has_chat_template { "yes" } else { "no" }.to_owned()),
         ];
         lines.iter().for_each(|(name, value)| print_line(&format!("{name:14} {value}")));

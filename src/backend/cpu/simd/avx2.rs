@@ -28,6 +28,7 @@ macro_rules! shared {
 
         const WIDE: bool = true;
         const F16_UNIT: f32 = 1.0;
+        type Floats = Self;
 
         #[inline(always)]
         fn load_f16_raw(self, x: &[u16; 8]) -> __m256 {
@@ -53,6 +54,10 @@ macro_rules! shared {
         #[inline(always)]
         fn load_bf16(self, x: &[u16; 8]) -> __m256 {
             intrinsic!(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(x.as_ptr().cast())))))
+        }
+        #[inline(always)]
+        fn load_i8(self, x: &[i8; 8]) -> __m256 {
+            intrinsic!(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(x.as_ptr().cast()))))
         }
         #[inline(always)]
         fn add(self, a: __m256, b: __m256) -> __m256 {

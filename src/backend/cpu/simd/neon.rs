@@ -44,6 +44,7 @@ impl Isa for NeonDot {
     const NAME: &'static str = "neon-dot";
     const WIDE: bool = true; // 32 registers of half the width
     const F16_UNIT: f32 = F16_UNIT;
+    type Floats = Self;
 
     fn detect() -> Option<Self> {
         std::arch::is_aarch64_feature_detected!("dotprod").then_some(Self(()))
@@ -101,6 +102,13 @@ impl Isa for NeonDot {
                 #[inline(always)]
                 |v| vreinterpretq_f32_u32(v),
             )
+        })
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[i8; 8]) -> Self::F {
+        intrinsic!({
+            let words = vmovl_s8(vld1_s8(x.as_ptr()));
+            [vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(words)))]
         })
     }
     #[inline(always)]

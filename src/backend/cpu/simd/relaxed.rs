@@ -3,7 +3,7 @@
 //! Unsigned weights (at most 63) are that operand. Weights of eight bits are more than that, see [`fours`].
 
 use super::Isa;
-use super::simd128::{F16_UNIT, dot_pairs, eights, halves, load128, pairs_to_f32, shared, widen_f16x8, widen_signed};
+use super::simd128::{F16_UNIT, Simd128, dot_pairs, eights, halves, load128, pairs_to_f32, shared, widen_f16x8, widen_signed};
 use std::arch::wasm32::*;
 
 macro_rules! lanes {

@@ -24,6 +24,8 @@ impl Isa for Scalar {
     const NAME: &'static str = "scalar";
     const WIDE: bool = false;
     const F16_UNIT: f32 = 1.0;
+    const TUNED: bool = false;
+    type Floats = Self;
 
     #[inline(always)]
     fn detect() -> Option<Self> {
@@ -48,6 +50,9 @@ impl Isa for Scalar {
     }
     fn load_bf16(self, x: &[u16; 8]) -> [f32; 8] {
         each(|i| bf16::from_bits(x[i]).to_f32())
+    }
+    fn load_i8(self, x: &[i8; 8]) -> [f32; 8] {
+        x.map(f32::from)
     }
     fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         each(|i| a[i] + b[i])

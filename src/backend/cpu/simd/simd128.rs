@@ -2,7 +2,7 @@
 //!
 //! There is no int8 product here, so weights and activations are widened to i16, two rows of four columns in a vector.
 
-use super::Isa;
+use super::{Isa, Kernel};
 use std::arch::wasm32::*;
 
 #[cfg_attr(all(target_feature = "relaxed-simd", feature = "lean"), expect(dead_code, reason = "left out of the variants"))]
@@ -85,6 +85,7 @@ macro_rules! shared {
 
         const WIDE: bool = false;
         const F16_UNIT: f32 = F16_UNIT;
+        type Floats = Simd128;
 
         #[inline(always)]
         fn splat(self, x: f32) -> [v128; 2] {
@@ -119,6 +120,12 @@ macro_rules! shared {
         fn load_bf16(self, x: &[u16; 8]) -> [v128; 2] {
             let h = load128(x);
             [i32x4_shl(u32x4_extend_low_u16x8(h), 16), i32x4_shl(u32x4_extend_high_u16x8(h), 16)]
+        }
+        #[inline(always)]
+        fn load_i8(self, x: &[i8; 8]) -> [v128; 2] {
+            // SAFETY: the reference is to 8 bytes, and the load needs no alignment.
+            let words = unsafe { i16x8_load_extend_i8x8(x.as_ptr()) };
+            [f32x4_convert_i32x4(i32x4_extend_low_i16x8(words)), f32x4_convert_i32x4(i32x4_extend_high_i16x8(words))]
         }
         #[inline(always)]
         fn add(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
@@ -246,6 +253,12 @@ impl Isa for Simd128 {
     type S = [v128; 4];
 
     const NAME: &'static str = "simd128";
+
+    /// A function of its own, for the relaxed sets that compute floats here to share.
+    #[inline(never)]
+    fn enter<K: Kernel>(self, kernel: K) -> K::Out {
+        kernel.run(self)
+    }
 
     #[inline(always)]
     fn detect() -> Option<Self> {
