@@ -57,6 +57,8 @@ pub struct Cpu {
     spare: Vec<f32>,
     output: Output,
     last_pick: Option<u32>,
+    /// The logits of the row that is drawn from.
+    row: Vec<f32>,
     sampler: sample::Scratch,
 }
 
@@ -93,6 +95,7 @@ impl Cpu {
             spare: Vec::new(),
             output: Output::default(),
             last_pick: None,
+            row: Vec::new(),
             sampler: sample::Scratch::default(),
         }
     }
@@ -100,6 +103,20 @@ impl Cpu {
     /// What a buffer holds, [tokens, width], for tests of single operations.
     pub fn slot_mut(&mut self, slot: Slot) -> &mut [f32] {
         &mut self.slots[slot.0].data
+    }
+
+    /// The row of logits that [`draw`](Self::draw) takes, for tests of it alone.
+    pub fn row_mut(&mut self) -> &mut Vec<f32> {
+        &mut self.row
+    }
+
+    /// What follows the product in the op `sample`: a token of the row, and its log-probability. `None` where there is nothing to choose.
+    pub fn draw(&mut self, params: &sample::Params, recent: &[u32]) -> Option<Pick> {
+        let variant = self.machine.variant;
+        let id = variant.run(Draw { logits: &self.row, recent, params, scratch: &mut self.sampler })?;
+        let mut a = Accumulator::new(Some(id));
+        variant.run(Take { accumulator: &mut a, first: 0, logits: &self.row });
+        a.finish()
     }
 
     fn matrix(&self, t: Tensor) -> &Packed {
@@ -379,14 +396,11 @@ impl Backend for Cpu {
             }
             Want::Sample { params, recent } => {
                 let stride = self.normalize(x, last..last + 1, norm, eps);
-                let mut logits = vec![0.0; self.matrix(output).rows];
-                self.logits(output, stride, 0, logits.len(), &mut logits);
-                let variant = self.machine.variant;
-                if let Some(id) = variant.run(Draw { logits: &logits, recent, params, scratch: &mut self.sampler }) {
-                    let mut a = Accumulator::new(Some(id));
-                    variant.run(Take { accumulator: &mut a, first: 0, logits: &logits });
-                    self.output.picks = a.finish().into_iter().collect();
-                }
+                let mut row = std::mem::take(&mut self.row);
+                row.resize(self.matrix(output).rows, 0.0);
+                self.logits(output, stride, 0, row.len(), &mut row);
+                self.row = row;
+                self.output.picks = self.draw(params, recent).into_iter().collect();
             }
             Want::Logits => {
                 let stride = self.normalize(x, last..last + 1, norm, eps);
