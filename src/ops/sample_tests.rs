@@ -8,7 +8,9 @@ fn sample(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
 
 fn penalized(logits: &[f32], recent: &[u32], penalty: f32) -> Vec<f32> {
     let mut row = logits.to_vec();
-    penalize(&mut row, recent, penalty, &mut Vec::new());
+    let mut parts: Vec<Part> = row.chunks(BLOCK).map(Part::new).collect();
+    penalize(&mut row, &mut parts, recent, penalty, &mut Vec::new());
+    assert_eq!(parts, row.chunks(BLOCK).map(Part::new).collect::<Vec<_>>());
     row
 }
 
@@ -20,6 +22,8 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
             *x = logit(if *x > 0.0 { *x / params.repetition_penalty } else { *x * params.repetition_penalty });
         }
     }
+    // The sum of top-p over the whole vocabulary is that of the op `pick`.
+    let whole = all.iter().map(|&(_, x)| x).collect::<Vec<_>>().chunks(BLOCK).map(Part::new).fold(Part::default(), Part::join).sum;
     all.retain(|&(_, x)| x > f32::NEG_INFINITY);
     all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
     let best = all.first()?.1;
@@ -30,7 +34,7 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
         all.truncate(params.top_k as usize);
     }
     if params.top_p < 1.0 {
-        let mass: f64 = all.iter().map(|&(_, x)| f64::from(exp(x - best))).sum();
+        let mass: f64 = if params.top_k > 0 { all.iter().map(|&(_, x)| f64::from(exp(x - best))).sum() } else { whole };
         let (mut cumulated, mut kept) = (0.0, 0);
         for &(_, x) in &all {
             cumulated += f64::from(exp(x - best));
@@ -198,7 +202,11 @@ fn nothing_is_allocated_after_the_first_call() {
     let window: Vec<u32> = (0..64).collect();
     let mut scratch = Scratch::default();
     reference(&logits, &window, &Params { repetition_penalty: 1.1, ..OPEN }, &mut scratch);
-    let buffers = |s: &Scratch| (s.logits.as_ptr(), s.keys.as_ptr(), s.seen.as_ptr(), s.logits.capacity(), s.keys.capacity(), s.seen.capacity());
+    let buffers = |s: &Scratch| {
+        let Scratch { row, parts, keys, tops, sums, seen } = s;
+        let addresses = (row.as_ptr(), parts.as_ptr(), keys.as_ptr(), tops.as_ptr(), sums.as_ptr(), seen.as_ptr());
+        (addresses, [row.capacity(), parts.capacity(), keys.capacity(), tops.capacity(), sums.capacity(), seen.capacity()])
+    };
     let before = buffers(&scratch);
     for position in 0..50 {
         for (top_k, top_p, min_p) in [(0, 1.0, 0.0), (0, 0.99, 0.0), (40, 0.95, 0.05), (4000, 1.0, 0.0)] {
