@@ -121,7 +121,7 @@ impl Cpu {
         machine.parts(row, parts);
         let mut accumulator = Accumulator::new(None);
         accumulator.push_parts(0, row, parts);
-        let id = sample::draw(row, parts, recent, params, sampler, &|row, weight, sums| machine.weigh(row, weight, sums))?;
+        let id = sample::draw(row, parts, recent, params, sampler, machine)?;
         accumulator.ask(id, row[id as usize]);
         accumulator.finish()
     }

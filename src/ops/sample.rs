@@ -119,32 +119,47 @@ pub fn reference(logits: &[f32], recent: &[u32], params: &Params, scratch: &mut 
     row.extend_from_slice(logits);
     parts.clear();
     parts.extend(row.chunks(BLOCK).map(Part::new));
-    let id = draw(&mut row, &mut parts, recent, params, scratch, &|row, weight, sums| {
-        for (sum, block) in sums.iter_mut().zip(row.chunks(BLOCK)) {
-            *sum = weight.sum(block);
-        }
-    });
+    let id = draw(&mut row, &mut parts, recent, params, scratch, &Plain);
     (scratch.row, scratch.parts) = (row, parts);
     id
 }
 
-/// The same where the parts of the row are there already, one for each [`BLOCK`] of it. `weigh` makes the sums of all blocks at a weight.
+/// The same where the parts of the row are there already, one for each [`BLOCK`] of it.
 ///
 /// The row comes back as it was; the parts are then those after the penalty.
-pub fn draw(row: &mut [f32], parts: &mut [Part], recent: &[u32], params: &Params, scratch: &mut Scratch, weigh: &Weigh) -> Option<u32> {
-    penalize(row, parts, recent, params.repetition_penalty, &mut scratch.seen);
-    let id = choose(row, parts, params, scratch, weigh);
+pub fn draw(row: &mut [f32], parts: &mut [Part], recent: &[u32], params: &Params, scratch: &mut Scratch, sums: &dyn Sums) -> Option<u32> {
+    penalize(row, parts, recent, params.repetition_penalty, &mut scratch.seen, sums);
+    let id = choose(row, parts, params, scratch, sums);
     for &(id, x) in &scratch.seen {
         row[id as usize] = x;
     }
     id
 }
 
-/// Fills in the sums of the blocks of a row, see [`Weight::sum`].
-pub type Weigh<'a> = dyn Fn(&[f32], Weight, &mut [f64]) + 'a;
+/// How sums of exponentials are made: on which instruction set, on which threads.
+pub trait Sums {
+    /// [`Part::new`].
+    fn part(&self, block: &[f32]) -> Part;
+    /// [`Weight::sum`] of every block of a row.
+    fn weigh(&self, row: &[f32], weight: Weight, sums: &mut [f64]);
+}
+
+/// On this thread, without more.
+struct Plain;
+
+impl Sums for Plain {
+    fn part(&self, block: &[f32]) -> Part {
+        Part::new(block)
+    }
+    fn weigh(&self, row: &[f32], weight: Weight, sums: &mut [f64]) {
+        for (sum, block) in sums.iter_mut().zip(row.chunks(BLOCK)) {
+            *sum = weight.sum(block);
+        }
+    }
+}
 
 /// Step 1, in place.
-fn penalize(row: &mut [f32], parts: &mut [Part], recent: &[u32], penalty: f32, seen: &mut Vec<(u32, f32)>) {
+fn penalize(row: &mut [f32], parts: &mut [Part], recent: &[u32], penalty: f32, seen: &mut Vec<(u32, f32)>, sums: &dyn Sums) {
     seen.clear();
     if penalty == 1.0 {
         return;
@@ -158,12 +173,12 @@ fn penalize(row: &mut [f32], parts: &mut [Part], recent: &[u32], penalty: f32, s
             row[id as usize] = logit(if x > 0.0 { x / penalty } else { x * penalty });
         }
         let block = same_block[0].0 as usize / BLOCK;
-        parts[block] = Part::new(&row[block * BLOCK..row.len().min((block + 1) * BLOCK)]);
+        parts[block] = sums.part(&row[block * BLOCK..row.len().min((block + 1) * BLOCK)]);
     }
 }
 
 /// The steps after the penalty.
-fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, weigh: &Weigh) -> Option<u32> {
+fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, by: &dyn Sums) -> Option<u32> {
     let Scratch { keys, tops, sums, .. } = scratch;
     let best = parts.iter().fold(f32::NEG_INFINITY, |a, b| if b.max > a { b.max } else { a });
     if best == f32::NEG_INFINITY {
@@ -198,7 +213,7 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, w
     } else if params.min_p > 0.0 {
         candidates.gather(floor);
     } else {
-        weigh(row, tempered, sums);
+        by.weigh(row, tempered, sums);
         let total = sums.iter().sum::<f64>();
         candidates.reach(tempered, u * total, total, all, |sum, goal| sum > goal);
         return candidates.keys.last().map(|&key| key as u32);

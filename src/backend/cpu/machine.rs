@@ -11,7 +11,7 @@ use super::vector::{Gate, Parts, Quantize, RmsNorm, Weigh};
 use crate::ops::attend::Params;
 use crate::ops::norm_linear::Activation;
 use crate::ops::pick::{self, Part};
-use crate::ops::sample::Weight;
+use crate::ops::sample::{Sums, Weight};
 
 /// A piece of work should be worth this many multiply-adds, about two microseconds; handing one over costs a tenth of that.
 const WORTH: usize = 1 << 16;
@@ -91,15 +91,6 @@ impl Machine {
         });
     }
 
-    /// The sums of the blocks of a row of logits at a temperature.
-    pub fn weigh(&self, logits: &[f32], weight: Weight, sums: &mut [f64]) {
-        let (variant, n) = (self.variant, sums.len());
-        split(&self.pool, &mut [Matrix::new(sums, n)], 1, WORTH / PER_PART, |_, mut sums| {
-            let logits = &logits[sums.range().start * pick::BLOCK..];
-            variant.run(Weigh { logits, weight, sums: sums.row(0) });
-        });
-    }
-
     /// Attention, cut by heads: a run of them for each thread, since neighbours look at the same keys.
     pub fn attend(&self, q: &[f32], cache: &Cache, out: &mut [f32], p: &Params) {
         let (variant, dim) = (self.variant, p.head_dim);
@@ -113,6 +104,21 @@ impl Machine {
             for (token, row) in mine.chunks_exact((to - from) * dim).enumerate() {
                 out.row(token).copy_from_slice(row);
             }
+        });
+    }
+}
+
+impl Sums for Machine {
+    fn part(&self, block: &[f32]) -> Part {
+        let mut part = [Part::default()];
+        self.variant.run(Parts { logits: block, parts: &mut part });
+        part[0]
+    }
+    fn weigh(&self, logits: &[f32], weight: Weight, sums: &mut [f64]) {
+        let (variant, n) = (self.variant, sums.len());
+        split(&self.pool, &mut [Matrix::new(sums, n)], 1, WORTH / PER_PART, |_, mut sums| {
+            let logits = &logits[sums.range().start * pick::BLOCK..];
+            variant.run(Weigh { logits, weight, sums: sums.row(0) });
         });
     }
 }
