@@ -3,9 +3,8 @@
 //! and attention, logits for the sampler.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use pollster::block_on;
 use rillm::backend::cpu::{Cpu, Variant};
-use rillm::backend::{Backend, CacheSpec, Kind, KvType, Residual, Slot, Tensor, TensorSpec, Want};
+use rillm::backend::{Backend, CacheSpec, Kind, KvType, Slot, Tensor, TensorSpec};
 use rillm::ops::rope_append::{Pairs, Rope};
 use rillm::ops::{attend, rope_append, sample};
 use rillm::quant::Format;
@@ -21,13 +20,6 @@ fn matrix(cpu: &mut Cpu, format: Format, rows: usize, cols: usize) -> Tensor {
     let spec = TensorSpec { name: "w", format, rows, cols, kind: Kind::Matrix };
     let t = cpu.tensor(&spec).unwrap();
     cpu.upload(t, 0..rows, &bytes).unwrap();
-    t
-}
-
-fn vector(cpu: &mut Cpu, n: usize) -> Tensor {
-    let spec = TensorSpec { name: "norm", format: Format::F32, rows: 1, cols: n, kind: Kind::Vector };
-    let t = cpu.tensor(&spec).unwrap();
-    cpu.upload(t, 0..1, &numbers(n).flat_map(f32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
     t
 }
 
@@ -79,30 +71,50 @@ fn attention(c: &mut Criterion) {
     }
 }
 
-/// The token after Gemma's 262,144 logits, top-k off: the whole step, and the product alone that it contains.
+/// Logits like a model's after ordinary text: a bell of that width, and a few above it. The nucleus of top-p 0.95 is 1,400 tokens for Gemma 3 270M's
+/// vocabulary and 2,700 for SmolLM2's: real text has more in one step of ten, and 200 and 400 in half of them.
+fn logits(vocabulary: usize, width: f32, above: [f32; 4]) -> Vec<f32> {
+    let mut random = Rng(7);
+    let mut uniform = || (random.next_u64() >> 40) as f32 / 16_777_216.0;
+    let mut logits: Vec<f32> = (0..vocabulary).map(|_| width * ((0..12).map(|_| uniform()).sum::<f32>() - 6.0)).collect();
+    for (at, x) in [17, 9_990, 33_333, 40_000].into_iter().zip(above) {
+        logits[at] = x;
+    }
+    logits
+}
+
+/// What follows the product with the output matrix: Gemma's vocabulary and SmolLM2's, and every usual combination of options. Each step has
+/// another position, so another random number.
 fn sampler(c: &mut Criterion) {
-    let (vocabulary, dim) = (262_144, 32);
-    let mut group = c.benchmark_group("sample/262144");
-    group.throughput(Throughput::Elements(vocabulary as u64));
-    let mut cpu = Cpu::default();
-    let (w, norm, x) = (matrix(&mut cpu, Format::Q8_0, vocabulary, dim), vector(&mut cpu, dim), filled(&mut cpu, dim, 1));
-    let residual = Residual { x, pending: None, sum: x };
-    let ordinary = sample::Params { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.05, repetition_penalty: 1.1, seed: 1, position: 7 };
-    let plain = sample::Params { top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, ..ordinary };
-    let recent: Vec<u32> = (0..64).collect();
-    let wants = [
-        ("logits", Want::Logits),
-        ("greedy", Want::Picks { rows: &[0], targets: &[] }),
-        ("temperature", Want::Sample { params: &plain, recent: &[] }),
-        ("top-p, min-p, penalty", Want::Sample { params: &ordinary, recent: &recent }),
+    let greedy = sample::Params { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1, position: 0 };
+    let temperature = sample::Params { temperature: 0.8, ..greedy };
+    let top_p = sample::Params { top_p: 0.95, ..temperature };
+    let options = [
+        ("greedy", greedy),
+        ("temperature", temperature),
+        ("top-p", top_p),
+        ("top-k, top-p", sample::Params { top_k: 40, ..top_p }),
+        ("min-p", sample::Params { min_p: 0.05, ..temperature }),
+        ("penalty", sample::Params { repetition_penalty: 1.1, ..greedy }),
+        ("penalty, temperature", sample::Params { repetition_penalty: 1.1, ..temperature }),
+        ("penalty, top-p", sample::Params { repetition_penalty: 1.1, ..top_p }),
+        ("penalty, top-k, top-p", sample::Params { repetition_penalty: 1.1, top_k: 40, ..top_p }),
     ];
-    for (name, want) in wants {
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                cpu.sample(residual, norm, w, 1e-6, &want);
-                block_on(cpu.read()).unwrap()
-            })
-        });
+    let recent: Vec<u32> = (0..64).map(|i| i * 601).collect();
+    for (vocabulary, width, above) in [(262_144, 4.2, [20.5, 19.0, 18.0, 17.0]), (49_152, 3.1, [15.0, 13.5, 12.5, 11.5])] {
+        let mut group = c.benchmark_group(format!("sample/{vocabulary}"));
+        group.throughput(Throughput::Elements(vocabulary as u64));
+        let mut cpu = Cpu::default();
+        *cpu.row_mut() = logits(vocabulary, width, above);
+        for (name, params) in &options {
+            let mut position = 0;
+            group.bench_function(*name, |b| {
+                b.iter(|| {
+                    position += 1;
+                    cpu.draw(&sample::Params { position, ..*params }, &recent).unwrap()
+                })
+            });
+        }
     }
 }
 

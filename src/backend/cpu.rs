@@ -14,16 +14,17 @@ use std::ops::Range;
 
 use super::{Backend, CacheSpec, Ids, Kind, Output, Residual, Slot, Tensor, TensorSpec, Want};
 use crate::error::{Result, bail, error};
-use crate::ops::pick::{Accumulator, Pick};
+use crate::ops::pick::{Accumulator, BLOCK, Part, Pick};
 use crate::ops::{attend as attend_op, embed, norm_linear, rope_append, sample, shift};
 use cache::{Cache, caches};
 use machine::{Machine, Output as Product};
 use pack::Packed;
 pub use pool::{Pool, Seat};
 pub use simd::Variant;
-use vector::{Add, Draw, Take};
+use vector::Add;
 
-/// Rows of the vocabulary whose logits are held at once: rows asked for times this many.
+/// Logits that are held at once: as much of the vocabulary as fits, for all rows asked for, and at least `VOCAB_BLOCK` of it.
+const HELD: usize = 1 << 18;
 const VOCAB_BLOCK: usize = 4096;
 
 /// Prompt tokens in one pass: the bits are the same, and the fewer they are the sooner an abort is heard.
@@ -57,6 +58,10 @@ pub struct Cpu {
     spare: Vec<f32>,
     output: Output,
     last_pick: Option<u32>,
+    /// The logits of the row that is drawn from, or of some rows of which picks are taken.
+    row: Vec<f32>,
+    /// What their blocks say.
+    parts: Vec<Part>,
     sampler: sample::Scratch,
 }
 
@@ -93,6 +98,8 @@ impl Cpu {
             spare: Vec::new(),
             output: Output::default(),
             last_pick: None,
+            row: Vec::new(),
+            parts: Vec::new(),
             sampler: sample::Scratch::default(),
         }
     }
@@ -100,6 +107,23 @@ impl Cpu {
     /// What a buffer holds, [tokens, width], for tests of single operations.
     pub fn slot_mut(&mut self, slot: Slot) -> &mut [f32] {
         &mut self.slots[slot.0].data
+    }
+
+    /// The row of logits that [`draw`](Self::draw) takes, for tests of it alone.
+    pub fn row_mut(&mut self) -> &mut Vec<f32> {
+        &mut self.row
+    }
+
+    /// What follows the product in the op `sample`: a token of the row, and its log-probability. `None` where there is nothing to choose.
+    pub fn draw(&mut self, params: &sample::Params, recent: &[u32]) -> Option<Pick> {
+        let Self { machine, row, parts, sampler, .. } = self;
+        parts.resize(row.len().div_ceil(BLOCK), Part::default());
+        machine.parts(row, parts);
+        let mut accumulator = Accumulator::new(None);
+        accumulator.push_parts(0, row, parts);
+        let id = sample::draw(row, parts, recent, params, sampler, machine)?;
+        accumulator.ask(id, row[id as usize]);
+        accumulator.finish()
     }
 
     fn matrix(&self, t: Tensor) -> &Packed {
@@ -153,15 +177,19 @@ impl Cpu {
     fn picks(&mut self, output: Tensor, stride: usize, n: usize, targets: &[u32]) -> Vec<Pick> {
         let vocab = self.matrix(output).rows;
         let mut accumulators: Vec<Accumulator> = (0..n).map(|i| Accumulator::new(targets.get(i).copied())).collect();
-        let mut block = vec![0.0; n * VOCAB_BLOCK.min(vocab)];
-        for first in (0..vocab).step_by(VOCAB_BLOCK) {
-            let rows = VOCAB_BLOCK.min(vocab - first);
-            let block = &mut block[..n * rows];
-            self.logits(output, stride, first, rows, block);
-            for (a, logits) in accumulators.iter_mut().zip(block.chunks_exact(rows)) {
-                self.machine.variant.run_floats(Take { accumulator: a, first: first as u32, logits });
+        let height = (HELD / n.max(1) / VOCAB_BLOCK).max(1) * VOCAB_BLOCK;
+        let (mut held, mut parts) = (std::mem::take(&mut self.row), std::mem::take(&mut self.parts));
+        for first in (0..vocab).step_by(height) {
+            let rows = height.min(vocab - first);
+            held.resize(n * rows, 0.0);
+            parts.resize(rows.div_ceil(BLOCK), Part::default());
+            self.logits(output, stride, first, rows, &mut held);
+            for (a, logits) in accumulators.iter_mut().zip(held.chunks_exact(rows)) {
+                self.machine.parts(logits, &mut parts);
+                a.push_parts(first as u32, logits, &parts);
             }
         }
+        (self.row, self.parts) = (held, parts);
         accumulators.into_iter().filter_map(Accumulator::finish).collect()
     }
 
@@ -379,14 +407,11 @@ impl Backend for Cpu {
             }
             Want::Sample { params, recent } => {
                 let stride = self.normalize(x, last..last + 1, norm, eps);
-                let mut logits = vec![0.0; self.matrix(output).rows];
-                self.logits(output, stride, 0, logits.len(), &mut logits);
-                let variant = self.machine.variant;
-                if let Some(id) = variant.run_floats(Draw { logits: &logits, recent, params, scratch: &mut self.sampler }) {
-                    let mut a = Accumulator::new(Some(id));
-                    variant.run_floats(Take { accumulator: &mut a, first: 0, logits: &logits });
-                    self.output.picks = a.finish().into_iter().collect();
-                }
+                let mut row = std::mem::take(&mut self.row);
+                row.resize(self.matrix(output).rows, 0.0);
+                self.logits(output, stride, 0, row.len(), &mut row);
+                self.row = row;
+                self.output.picks = self.draw(params, recent).into_iter().collect();
             }
             Want::Logits => {
                 let stride = self.normalize(x, last..last + 1, norm, eps);

@@ -32,6 +32,45 @@ pub fn reference(logits: &[f32], target: Option<u32>) -> Option<Pick> {
     accumulator.finish()
 }
 
+/// What a block of at most [`BLOCK`] logits says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// The largest of them, as [`logit`] reads it.
+    pub max: f32,
+    /// The sum of exp(logit - `max`); 0 where `max` is minus infinity.
+    pub sum: f64,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { max: f32::NEG_INFINITY, sum: 0.0 }
+    }
+}
+
+impl Part {
+    /// That of these logits.
+    #[inline(always)] // so that it takes on the caller's instruction set
+    pub fn new(block: &[f32]) -> Self {
+        let mut values = [f32::NEG_INFINITY; BLOCK];
+        let values = &mut values[..block.len()];
+        for (value, &x) in values.iter_mut().zip(block) {
+            *value = logit(x);
+        }
+        let max = max(values);
+        // Where all are minus infinity their differences are NaN, and exp of NaN is 0.
+        Self { max, sum: sum(values, |x| exp(x - max)) }
+    }
+
+    /// With another part: the larger maximum, and the sum relative to it.
+    pub fn join(self, other: Self) -> Self {
+        let (high, low) = if other.max > self.max { (other, self) } else { (self, other) };
+        if low.max == f32::NEG_INFINITY {
+            return high;
+        }
+        Self { max: high.max, sum: high.sum + low.sum * f64::from(exp(low.max - high.max)) }
+    }
+}
+
 /// Takes one row in blocks of any size, in ascending order without gaps.
 #[derive(Debug, Clone)]
 pub struct Accumulator {
@@ -40,9 +79,8 @@ pub struct Accumulator {
     /// The next id that is expected; `None` after a block that was not the next one.
     next_id: Option<u32>,
     top_id: u32,
-    top_logit: f32,
-    /// The sum of exp(logit - `top_logit`) over the finished blocks.
-    sum: f64,
+    /// Of the finished blocks.
+    whole: Part,
     /// The logits of a block that is not full yet.
     pending: [f32; BLOCK],
     pending_len: usize,
@@ -51,44 +89,39 @@ pub struct Accumulator {
 impl Accumulator {
     /// For a new row.
     pub fn new(target: Option<u32>) -> Self {
-        Self {
-            target,
-            target_logit: f32::NEG_INFINITY,
-            next_id: Some(0),
-            top_id: 0,
-            top_logit: f32::NEG_INFINITY,
-            sum: 0.0,
-            pending: [f32::NEG_INFINITY; BLOCK],
-            pending_len: 0,
-        }
+        let pending = [f32::NEG_INFINITY; BLOCK];
+        Self { target, target_logit: f32::NEG_INFINITY, next_id: Some(0), top_id: 0, whole: Part::default(), pending, pending_len: 0 }
     }
 
     /// The logits of the ids from `first_id` on. They must follow what was pushed before, beginning at 0; otherwise the row is void and
     /// [`finish`](Self::finish) returns `None`.
-    #[inline(always)] // so that it takes on the caller's instruction set
     pub fn push(&mut self, first_id: u32, logits: &[f32]) {
-        let end = u32::try_from(logits.len()).ok().and_then(|n| first_id.checked_add(n));
-        if self.next_id != Some(first_id) || end.is_none() {
-            self.next_id = None;
+        if !self.follows(first_id, logits) {
             return;
-        }
-        self.next_id = end;
-        let offset = self.target.and_then(|id| id.checked_sub(first_id));
-        if let Some(&x) = offset.and_then(|i| logits.get(i as usize)) {
-            self.target_logit = logit(x);
         }
         let mut block_id = first_id - self.pending_len as u32;
         let mut rest = logits;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(BLOCK - self.pending_len));
-            for (slot, &x) in self.pending[self.pending_len..].iter_mut().zip(now) {
-                *slot = logit(x);
-            }
+            self.pending[self.pending_len..][..now.len()].copy_from_slice(now);
             self.pending_len += now.len();
             rest = later;
             if self.pending_len == BLOCK {
-                self.combine(block_id);
+                self.close(block_id);
                 block_id += BLOCK as u32;
+            }
+        }
+    }
+
+    /// The same where the parts of these logits are there already, one for each [`BLOCK`] of them. `first_id` must be the first of a block,
+    /// and only the last push may end within one.
+    pub fn push_parts(&mut self, first_id: u32, logits: &[f32], parts: &[Part]) {
+        if self.pending_len > 0 || !(first_id as usize).is_multiple_of(BLOCK) {
+            self.next_id = None;
+        }
+        if self.follows(first_id, logits) {
+            for (i, (block, &part)) in logits.chunks(BLOCK).zip(parts).enumerate() {
+                self.combine(first_id + (i * BLOCK) as u32, block, part);
             }
         }
     }
@@ -96,33 +129,52 @@ impl Accumulator {
     /// The result; `None` if no logit was above minus infinity, or a block was missing.
     pub fn finish(mut self) -> Option<Pick> {
         let end = self.next_id?;
-        self.combine(end - self.pending_len as u32);
-        if self.top_logit == f32::NEG_INFINITY {
+        self.close(end - self.pending_len as u32);
+        let Part { max, sum } = self.whole;
+        if max == f32::NEG_INFINITY {
             return None;
         }
-        let log_sum = self.sum.ln();
-        let logprob = |x: f32| (f64::from(x) - f64::from(self.top_logit) - log_sum) as f32;
-        let (top_id, top_logprob) = (self.top_id, logprob(self.top_logit));
+        let log_sum = sum.ln();
+        let logprob = |x: f32| (f64::from(x) - f64::from(max) - log_sum) as f32;
+        let (top_id, top_logprob) = (self.top_id, logprob(max));
         let (id, logprob) = self.target.map_or((top_id, top_logprob), |id| (id, logprob(self.target_logit)));
         Some(Pick { id, logprob, top_id, top_logprob })
     }
 
-    /// Add the pending logits, which begin at id `first`, to what there is.
-    #[inline(always)]
-    fn combine(&mut self, first: u32) {
-        let block = &self.pending[..self.pending_len];
-        let best = max(block);
-        if best > f32::NEG_INFINITY {
-            let block_sum = sum(block, |x| exp(x - best));
-            if best > self.top_logit {
-                let at = block.iter().position(|&x| x == best).unwrap_or(0);
-                self.sum = self.sum * f64::from(exp(self.top_logit - best)) + block_sum;
-                (self.top_id, self.top_logit) = (first + at as u32, best);
-            } else {
-                self.sum += block_sum * f64::from(exp(best - self.top_logit));
-            }
+    /// Another token to ask about, once the row is there, with its logit.
+    pub fn ask(&mut self, target: u32, value: f32) {
+        (self.target, self.target_logit) = (Some(target), logit(value));
+    }
+
+    /// Whether these are the next logits; if so, they count as taken and the target is looked for among them.
+    fn follows(&mut self, first_id: u32, logits: &[f32]) -> bool {
+        let end = u32::try_from(logits.len()).ok().and_then(|n| first_id.checked_add(n));
+        if self.next_id != Some(first_id) || end.is_none() {
+            self.next_id = None;
+            return false;
         }
+        self.next_id = end;
+        let offset = self.target.and_then(|id| id.checked_sub(first_id));
+        if let Some(&x) = offset.and_then(|i| logits.get(i as usize)) {
+            self.target_logit = logit(x);
+        }
+        true
+    }
+
+    /// Ends the pending block, which begins at id `first`.
+    fn close(&mut self, first: u32) {
+        let block = self.pending;
+        let block = &block[..self.pending_len];
+        self.combine(first, block, Part::new(block));
         self.pending_len = 0;
+    }
+
+    /// Adds a block, which begins at id `first`, to what there is.
+    fn combine(&mut self, first: u32, block: &[f32], part: Part) {
+        if part.max > self.whole.max {
+            self.top_id = first + block.iter().position(|&x| logit(x) == part.max).unwrap_or(0) as u32;
+        }
+        self.whole = self.whole.join(part);
     }
 }
 
@@ -200,6 +252,32 @@ mod tests {
         assert_eq!(reference(&[1e30, 0.0, -1e30], Some(1)).unwrap().logprob, -1e30);
         let outside = reference(&[1.0, 2.0], Some(2)).unwrap();
         assert_eq!((outside.id, outside.logprob, outside.top_id), (2, none, 1));
+    }
+
+    #[test]
+    fn parts_give_the_same_bits() {
+        for n in [1, 255, 256, 257, 5003] {
+            let logits = row(n);
+            let parts: Vec<Part> = logits.chunks(BLOCK).map(Part::new).collect();
+            for cut in [0, 256, 4096] {
+                let cut = cut.min(logits.len());
+                for target in [None, Some(0), Some(300), Some(u32::MAX)] {
+                    let mut accumulator = Accumulator::new(target);
+                    accumulator.push_parts(0, &logits[..cut], &parts);
+                    accumulator.push_parts(cut as u32, &logits[cut..], &parts[cut.div_ceil(BLOCK)..]);
+                    let asked = cut % BLOCK == 0;
+                    assert_eq!(accumulator.finish(), reference(&logits, target).filter(|_| asked), "{n} logits, cut at {cut}");
+                }
+            }
+            let mut accumulator = Accumulator::new(None);
+            accumulator.push_parts(0, &logits, &parts);
+            accumulator.ask(n - 1, logits[n as usize - 1]);
+            assert_eq!(accumulator.finish(), reference(&logits, Some(n - 1)));
+        }
+        let mut accumulator = Accumulator::new(None);
+        accumulator.push(0, &[1.0; 300]);
+        accumulator.push_parts(300, &[1.0; 300], &[Part::new(&[1.0; 256]); 2]);
+        assert_eq!(accumulator.finish(), None);
     }
 
     #[test]

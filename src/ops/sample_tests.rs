@@ -8,7 +8,9 @@ fn sample(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
 
 fn penalized(logits: &[f32], recent: &[u32], penalty: f32) -> Vec<f32> {
     let mut row = logits.to_vec();
-    penalize(&mut row, recent, penalty, &mut Vec::new());
+    let mut parts: Vec<Part> = row.chunks(BLOCK).map(Part::new).collect();
+    penalize(&mut row, &mut parts, recent, penalty, &mut Vec::new(), &Plain);
+    assert_eq!(parts, row.chunks(BLOCK).map(Part::new).collect::<Vec<_>>());
     row
 }
 
@@ -20,6 +22,8 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
             *x = logit(if *x > 0.0 { *x / params.repetition_penalty } else { *x * params.repetition_penalty });
         }
     }
+    // The sum of top-p over the whole vocabulary is that of the op `pick`.
+    let whole = all.iter().map(|&(_, x)| x).collect::<Vec<_>>().chunks(BLOCK).map(Part::new).fold(Part::default(), Part::join).sum;
     all.retain(|&(_, x)| x > f32::NEG_INFINITY);
     all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
     let best = all.first()?.1;
@@ -30,7 +34,7 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
         all.truncate(params.top_k as usize);
     }
     if params.top_p < 1.0 {
-        let mass: f64 = all.iter().map(|&(_, x)| f64::from(exp(x - best))).sum();
+        let mass: f64 = if params.top_k > 0 { all.iter().map(|&(_, x)| f64::from(exp(x - best))).sum() } else { whole };
         let (mut cumulated, mut kept) = (0.0, 0);
         for &(_, x) in &all {
             cumulated += f64::from(exp(x - best));
@@ -198,7 +202,11 @@ fn nothing_is_allocated_after_the_first_call() {
     let window: Vec<u32> = (0..64).collect();
     let mut scratch = Scratch::default();
     reference(&logits, &window, &Params { repetition_penalty: 1.1, ..OPEN }, &mut scratch);
-    let buffers = |s: &Scratch| (s.logits.as_ptr(), s.keys.as_ptr(), s.seen.as_ptr(), s.logits.capacity(), s.keys.capacity(), s.seen.capacity());
+    let buffers = |s: &Scratch| {
+        let Scratch { row, parts, keys, tops, sums, seen } = s;
+        let addresses = (row.as_ptr(), parts.as_ptr(), keys.as_ptr(), tops.as_ptr(), sums.as_ptr(), seen.as_ptr());
+        (addresses, [row.capacity(), parts.capacity(), keys.capacity(), tops.capacity(), sums.capacity(), seen.capacity()])
+    };
     let before = buffers(&scratch);
     for position in 0..50 {
         for (top_k, top_p, min_p) in [(0, 1.0, 0.0), (0, 0.99, 0.0), (40, 0.95, 0.05), (4000, 1.0, 0.0)] {
@@ -226,6 +234,46 @@ fn a_vocabulary_of_262144_equals_the_oracle() {
                 let params = Params { temperature: 0.8, top_k, top_p, min_p, repetition_penalty: 1.2, position, ..OPEN };
                 let recent = [17, 9990, 17, 4];
                 assert_eq!(reference(logits, &recent, &params, &mut scratch), oracle(logits, &recent, &params), "{params:?}");
+            }
+        }
+    }
+}
+
+/// Sizes around those of blocks and vectors, and rows that a filter's border could fall into.
+#[test]
+fn awkward_sizes_and_borders_equal_the_oracle() {
+    let mut scratch = Scratch::default();
+    for n in [1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 255, 256, 257, 511, 1025, 49_152] {
+        let model = like_a_model(n, 5);
+        let with = |at: usize, x: f32| {
+            let mut row = model.clone();
+            row[at] = x;
+            row
+        };
+        let rows = [
+            vec![0.25; n],
+            vec![-0.0; n],
+            vec![f32::MIN; n],
+            with(n / 2, 1e4),
+            with(n - 1, f32::INFINITY),
+            with(0, f32::NAN),
+            // all but a few without a chance
+            model.iter().enumerate().map(|(i, &x)| if i % 97 == n % 97 || i + 1 == n { x } else { f32::NEG_INFINITY }).collect(),
+            // ties everywhere, so at every border
+            model.iter().map(|x| (x / 4.0).round() * 4.0).collect(),
+            (0..n).map(|i| -(i as f32) / 8.0).collect(),
+            (0..n).map(|i| if i % 2 == 0 { 1e30 } else { -1e30 }).collect(),
+            model,
+        ];
+        for (i, row) in rows.iter().enumerate() {
+            for (top_k, top_p, min_p) in
+                [(0, 1.0, 0.0), (0, 0.95, 0.0), (0, 0.999_999_9, 0.0), (0, 0.5, 0.05), (40, 0.95, 0.0), (300, 1.0, 0.01), (0, 1.0, 1e-6)]
+            {
+                for (temperature, repetition_penalty, position) in [(0.0, 1.3, 0), (0.8, 1.0, 1), (1.0, 1.3, 2), (3.0, 1.0, 3)] {
+                    let params = Params { temperature, top_k, top_p, min_p, repetition_penalty, position, ..OPEN };
+                    let recent = [0, 3, n as u32 / 2, n as u32 - 1, 3, n as u32];
+                    assert_eq!(reference(row, &recent, &params, &mut scratch), oracle(row, &recent, &params), "row {i} of {n}, {params:?}");
+                }
             }
         }
     }

@@ -54,6 +54,36 @@ fn picks_equal_the_reference_over_the_logits() {
     });
 }
 
+/// The kernels and the threads give what the plain text of the op gives, token and log-probability, to the bit.
+#[cfg(not(target_arch = "wasm32"))]
+#[test]
+fn draws_are_the_same_on_every_instruction_set_and_number_of_threads() {
+    use rillm::backend::cpu::{Cpu, Pool, Variant};
+    let mut random = Random::new(10);
+    let greedy = sample::Params { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.2, seed: 1, position: 0 };
+    let plain = sample::Params { temperature: 0.8, repetition_penalty: 1.0, ..greedy };
+    let nucleus = sample::Params { top_p: 0.95, repetition_penalty: 1.2, ..plain };
+    let options = [greedy, plain, nucleus, sample::Params { top_k: 40, ..nucleus }, sample::Params { min_p: 0.01, ..plain }];
+    for vocab in [1, 7, 8, 9, 31, 33, 257, 49_152, 262_144] {
+        let mut logits: Vec<f32> = (0..vocab).map(|_| random.normal() * 4.0).collect();
+        logits[vocab / 2] = if vocab > 1 { f32::NAN } else { 0.0 };
+        let recent: Vec<u32> = (0..64).map(|i| i * 13 % vocab as u32).collect();
+        let mut scratch = sample::Scratch::default();
+        for variant in Variant::available() {
+            for threads in [1, 3] {
+                let mut cpu = Cpu::with_pool(variant, Pool::new(threads));
+                *cpu.row_mut() = logits.clone();
+                for (position, params) in options.iter().enumerate() {
+                    let params = sample::Params { position: position as u32, ..*params };
+                    let id = sample::reference(&logits, &recent, &params, &mut scratch);
+                    assert_eq!(cpu.draw(&params, &recent), pick::reference(&logits, id), "{variant:?}, {threads} threads, {params:?}");
+                    assert!(cpu.row_mut().iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits()), "the row comes back as it was");
+                }
+            }
+        }
+    }
+}
+
 /// One story, pinned: native and wasm, any instruction set, now and later.
 #[cfg_attr(not(target_arch = "wasm32"), test)]
 #[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]

@@ -7,15 +7,19 @@ use super::pack::Packed;
 use super::pool::Pool;
 use super::simd::{BLOCK, QBlock, Variant};
 use super::split::{Matrix, split};
-use super::vector::{Gate, Quantize, RmsNorm};
+use super::vector::{Gate, Parts, Quantize, RmsNorm, Weigh};
 use crate::ops::attend::Params;
 use crate::ops::norm_linear::Activation;
+use crate::ops::pick::{self, Part};
+use crate::ops::sample::{Sums, Weight};
 
 /// A piece of work should be worth this many multiply-adds, about two microseconds; handing one over costs a tenth of that.
 const WORTH: usize = 1 << 16;
 /// What a value costs in multiply-adds where it is normalized or quantized, and where it goes through an activation.
 const PER_VALUE: usize = 16;
 const PER_GATE: usize = 128;
+/// What a block of logits costs whose exponentials are added up.
+const PER_PART: usize = pick::BLOCK * 32;
 
 /// Where the product with a matrix goes.
 pub struct Output<'a> {
@@ -78,6 +82,15 @@ impl Machine {
         });
     }
 
+    /// What the blocks of a row of logits say; there are as many parts as blocks.
+    pub fn parts(&self, logits: &[f32], parts: &mut [Part]) {
+        let (variant, n) = (self.variant, parts.len());
+        split(&self.pool, &mut [Matrix::new(parts, n)], 1, WORTH / PER_PART, |_, mut parts| {
+            let logits = &logits[parts.range().start * pick::BLOCK..];
+            variant.run_floats(Parts { logits, parts: parts.row(0) });
+        });
+    }
+
     /// Attention, cut by heads: a run of them for each thread, since neighbours look at the same keys.
     pub fn attend(&self, q: &[f32], cache: &Cache, out: &mut [f32], p: &Params) {
         let (variant, dim) = (self.variant, p.head_dim);
@@ -91,6 +104,21 @@ impl Machine {
             for (token, row) in mine.chunks_exact((to - from) * dim).enumerate() {
                 out.row(token).copy_from_slice(row);
             }
+        });
+    }
+}
+
+impl Sums for Machine {
+    fn part(&self, block: &[f32]) -> Part {
+        let mut part = [Part::default()];
+        self.variant.run_floats(Parts { logits: block, parts: &mut part });
+        part[0]
+    }
+    fn weigh(&self, logits: &[f32], weight: Weight, sums: &mut [f64]) {
+        let (variant, n) = (self.variant, sums.len());
+        split(&self.pool, &mut [Matrix::new(sums, n)], 1, WORTH / PER_PART, |_, mut sums| {
+            let logits = &logits[sums.range().start * pick::BLOCK..];
+            variant.run_floats(Weigh { logits, weight, sums: sums.row(0) });
         });
     }
 }

@@ -68,6 +68,8 @@ pub trait Isa: Copy + 'static {
     /// A power of two, see [`load_f16_raw`](Self::load_f16_raw).
     const F16_UNIT: f32;
 
+    /// The proof that the processor has those instructions.
+    fn floats(self) -> Self::Floats;
     /// The proof that the processor has it, if it does.
     fn detect() -> Option<Self>;
     /// Runs a kernel with the instruction set switched on.
@@ -210,10 +212,7 @@ macro_rules! variants {
             /// The same for a kernel without products of int8.
             pub fn run_floats<K: Kernel>(self, kernel: K) -> K::Out {
                 match self {
-                    $($(#[cfg($cfg)])? Variant::$name => match <$set as Isa>::Floats::detect() {
-                        Some(isa) => isa.enter(kernel),
-                        None => kernel.run(scalar::Scalar),
-                    },)+
+                    $($(#[cfg($cfg)])? Variant::$name(isa) => isa.floats().enter(kernel),)+
                 }
             }
         }

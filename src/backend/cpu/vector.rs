@@ -2,8 +2,8 @@
 
 use super::simd::{BLOCK, Isa, Kernel, QBlock};
 use crate::ops::norm_linear::{Activation, GELU_CUBIC, GELU_LINEAR};
-use crate::ops::pick::Accumulator;
-use crate::ops::sample;
+use crate::ops::pick::{self, Part};
+use crate::ops::sample::Weight;
 use crate::quant::SMALLEST;
 
 /// exp for arguments up to 88, eight at a time; below -87 the result is exp(-87).
@@ -163,33 +163,37 @@ impl Kernel for Quantize<'_> {
     }
 }
 
-/// Logits of one row to its pick.
-pub struct Take<'a> {
-    pub accumulator: &'a mut Accumulator,
-    pub first: u32,
+/// What the blocks of logits say, see [`Part`].
+pub struct Parts<'a> {
+    /// The row from the first of these blocks on.
     pub logits: &'a [f32],
+    pub parts: &'a mut [Part],
 }
 
-impl Kernel for Take<'_> {
+impl Kernel for Parts<'_> {
     type Out = ();
     #[inline(always)]
     fn run<I: Isa>(self, _: I) {
-        self.accumulator.push(self.first, self.logits);
+        for (part, block) in self.parts.iter_mut().zip(self.logits.chunks(pick::BLOCK)) {
+            *part = Part::new(block);
+        }
     }
 }
 
-/// A token of a row of logits, see [`sample::reference`].
-pub struct Draw<'a> {
+/// The sums of the blocks of logits at a temperature, see [`Weight::sum`].
+pub struct Weigh<'a> {
+    /// The row from the first of these blocks on.
     pub logits: &'a [f32],
-    pub recent: &'a [u32],
-    pub params: &'a sample::Params,
-    pub scratch: &'a mut sample::Scratch,
+    pub weight: Weight,
+    pub sums: &'a mut [f64],
 }
 
-impl Kernel for Draw<'_> {
-    type Out = Option<u32>;
+impl Kernel for Weigh<'_> {
+    type Out = ();
     #[inline(always)]
-    fn run<I: Isa>(self, _: I) -> Option<u32> {
-        sample::reference(self.logits, self.recent, self.params, self.scratch)
+    fn run<I: Isa>(self, _: I) {
+        for (sum, block) in self.sums.iter_mut().zip(self.logits.chunks(pick::BLOCK)) {
+            *sum = self.weight.sum(block);
+        }
     }
 }

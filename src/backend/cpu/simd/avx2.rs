@@ -36,6 +36,10 @@ macro_rules! shared {
         }
 
         #[inline(always)]
+        fn floats(self) -> Self::Floats {
+            self
+        }
+        #[inline(always)]
         fn splat(self, x: f32) -> __m256 {
             intrinsic!(_mm256_set1_ps(x))
         }

@@ -59,6 +59,10 @@ impl Isa for NeonDot {
     }
 
     #[inline(always)]
+    fn floats(self) -> Self {
+        self
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         intrinsic!([vdupq_n_f32(x); 2])
     }

@@ -32,6 +32,9 @@ impl Isa for Scalar {
         Some(Self)
     }
 
+    fn floats(self) -> Self {
+        self
+    }
     fn splat(self, x: f32) -> [f32; 8] {
         [x; 8]
     }

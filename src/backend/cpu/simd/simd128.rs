@@ -5,7 +5,6 @@
 use super::{Isa, Kernel};
 use std::arch::wasm32::*;
 
-#[cfg_attr(all(target_feature = "relaxed-simd", feature = "lean"), expect(dead_code, reason = "left out of the variants"))]
 /// The instruction set that the module was compiled for.
 #[derive(Debug, Clone, Copy)]
 pub struct Simd128;
@@ -87,6 +86,10 @@ macro_rules! shared {
         const F16_UNIT: f32 = F16_UNIT;
         type Floats = Simd128;
 
+        #[inline(always)]
+        fn floats(self) -> Self::Floats {
+            Simd128
+        }
         #[inline(always)]
         fn splat(self, x: f32) -> [v128; 2] {
             [f32x4_splat(x); 2]
