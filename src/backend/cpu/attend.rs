@@ -160,7 +160,7 @@ fn one_tile<I: Isa, S: Held>(isa: I, queries: &mut Queries, tile: Range<usize>, 
     match at.len() {
         1 => few!(1, 4, 4),
         2 => few!(2, 2, 4),
-        3 => few!(3, 1, 2),
+        3 => few!(3, 1, 4),
         _ => {}
     }
 }
@@ -234,11 +234,18 @@ fn products<I: Isa, S: Held, const Q: usize, const W: usize>(
         for (w, scales) in scales.iter_mut().enumerate().skip(1) {
             *scales = S::scales(isa, held.key_scales, (at + w) * blocks + block);
         }
-        for d in block * S::BLOCK..dim.min((block + 1) * S::BLOCK) {
+        let end = dim.min((block + 1) * S::BLOCK);
+        assert!(q.iter().all(|q| end <= q.len()) && keys.iter().all(|keys| end <= keys.len()));
+        for d in block * S::BLOCK..end {
+            if S::IN_CACHE {
+                isa.prefetch(held.values, (at * dim + d * W) * size_of::<[S::T; 8]>()); // what these scores will weigh, a part with each d
+            }
             for w in 0..W {
-                let k = S::load(isa, &keys[w][d], scales[w]);
+                // SAFETY: `d` is below `end`, which lies within all of them.
+                let k = S::load(isa, unsafe { keys[w].get_unchecked(d) }, scales[w]);
                 for i in 0..Q {
-                    acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(q[i][d]), k));
+                    // SAFETY: as above.
+                    acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(unsafe { *q[i].get_unchecked(d) }), k));
                 }
             }
         }
@@ -311,13 +318,18 @@ fn weighted<I: Isa, S: Held, const Q: usize, const W: usize>(
         |i| &weights[i].as_flattened()[seen.start..][..seen.len()],
     );
     let mut acc = [[isa.splat(0.0); W]; Q];
-    for n in 0..seen.len() {
-        let row = &rows[n * eights + d..][..W];
+    assert!(d + W <= eights && weights.iter().all(|weights| weights.len() == seen.len()));
+    for (n, row) in rows.chunks_exact(eights).enumerate() {
+        if S::IN_CACHE {
+            isa.prefetch(held.keys, size_of_val(held.keys) + (n * eights + d) * size_of::<[S::T; 8]>()); // the next tile's, likewise
+        }
         let scale = S::scale(isa, scales, n);
         for w in 0..W {
-            let v = S::load(isa, &row[w], scale);
+            // SAFETY: the row has `eights` vectors.
+            let v = S::load(isa, unsafe { row.get_unchecked(d + w) }, scale);
             for i in 0..Q {
-                acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(weights[i][n]), v));
+                // SAFETY: there are as many rows and weights as positions seen.
+                acc[i][w] = isa.add(acc[i][w], isa.mul(isa.splat(unsafe { *weights[i].get_unchecked(n) }), v));
             }
         }
     }

@@ -78,6 +78,12 @@ pub trait Isa: Copy + 'static {
         kernel.run(self)
     }
 
+    /// Asks for the memory at some bytes from `x` on, which may lie outside of anything: it will be needed soon. Processors fetch ahead by
+    /// themselves, but not from one page to the next.
+    #[inline(always)]
+    fn prefetch<T>(self, x: &[T], bytes: usize) {
+        let _ = (x, bytes);
+    }
     fn splat(self, x: f32) -> Self::F;
     fn load(self, x: &[f32; 8]) -> Self::F;
     fn store(self, v: Self::F, to: &mut [f32; 8]);

@@ -14,6 +14,8 @@ pub trait Held {
     type Scale<I: Isa>: Copy;
     /// Values of a head that share a scale.
     const BLOCK: usize;
+    /// Whether a tile is as it lies in the cache, which is worth asking for ahead of its use.
+    const IN_CACHE: bool;
 
     /// What puts the loaded values right; it is multiplied to the other factor.
     fn unit<I: Isa>() -> f32;
@@ -25,13 +27,14 @@ pub trait Held {
 }
 
 macro_rules! without_scales {
-    ($(#[$doc:meta])* $name:ident, $t:ty, $load:ident, $unit:expr) => {
+    ($(#[$doc:meta])* $name:ident, $t:ty, $load:ident, $unit:expr, $in_cache:literal) => {
         $(#[$doc])*
         pub struct $name;
         impl Held for $name {
             type T = $t;
             type Scale<I: Isa> = ();
             const BLOCK: usize = usize::MAX;
+            const IN_CACHE: bool = $in_cache;
             #[inline(always)]
             fn unit<I: Isa>() -> f32 {
                 $unit
@@ -49,11 +52,11 @@ macro_rules! without_scales {
 }
 without_scales!(
     /// f32, which what the cache holds was widened to.
-    F32, f32, load, 1.0
+    F32, f32, load, 1.0, false
 );
 without_scales!(
     /// f16 as it is in the cache.
-    Raw, u16, load_f16_raw, I::F16_UNIT
+    Raw, u16, load_f16_raw, I::F16_UNIT, true
 );
 
 /// int8 with a scale for each block.
@@ -62,6 +65,7 @@ impl Held for Int8 {
     type T = i8;
     type Scale<I: Isa> = I::F;
     const BLOCK: usize = BLOCK;
+    const IN_CACHE: bool = true;
     #[inline(always)]
     fn unit<I: Isa>() -> f32 {
         1.0

@@ -40,6 +40,10 @@ macro_rules! shared {
             self
         }
         #[inline(always)]
+        fn prefetch<T>(self, x: &[T], bytes: usize) {
+            intrinsic!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_byte_add(bytes).cast()))
+        }
+        #[inline(always)]
         fn splat(self, x: f32) -> __m256 {
             intrinsic!(_mm256_set1_ps(x))
         }

@@ -63,6 +63,12 @@ impl Isa for NeonDot {
         self
     }
     #[inline(always)]
+    fn prefetch<T>(self, x: &[T], bytes: usize) {
+        let at = x.as_ptr().wrapping_byte_add(bytes);
+        // SAFETY: a prefetch reads nothing that the program could see, and never faults.
+        unsafe { std::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly)) };
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         intrinsic!([vdupq_n_f32(x); 2])
     }
