@@ -351,7 +351,7 @@ verb_check() {
   part "wasm without candle" lean_wasm
   part "docs" docs
   part "long files" long_files
-  [ -d pkg ] || part "package" pkg
+  [ -f pkg/package.json ] || part "package" pkg # written last
   part "types" npm run --silent check
   summary
 }

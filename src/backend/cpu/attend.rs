@@ -299,7 +299,7 @@ fn softmax<I: Isa>(isa: I, scores: &mut [[f32; 8]; EIGHTS], eights: &Range<usize
 
 /// Values of the positions `seen`, weighted: W vectors of Q queries' heads from the d-th on.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 fn weighted<I: Isa, S: Held, const Q: usize, const W: usize>(
     isa: I,
     weights: &[[[f32; 8]; EIGHTS]; Q],
