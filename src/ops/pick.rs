@@ -49,7 +49,9 @@ impl Default for Part {
 
 impl Part {
     /// That of these logits.
-    #[inline(always)] // so that it takes on the caller's instruction set
+    // Inlined, it takes on the caller's instruction set; a wasm module has but one, and one copy is enough.
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
     pub fn new(block: &[f32]) -> Self {
         let mut values = [f32::NEG_INFINITY; BLOCK];
         let values = &mut values[..block.len()];
@@ -116,7 +118,7 @@ impl Accumulator {
     /// The same where the parts of these logits are there already, one for each [`BLOCK`] of them. `first_id` must be the first of a block,
     /// and only the last push may end within one.
     pub fn push_parts(&mut self, first_id: u32, logits: &[f32], parts: &[Part]) {
-        if self.pending_len > 0 || first_id as usize % BLOCK > 0 {
+        if self.pending_len > 0 || !first_id.is_multiple_of(BLOCK as u32) {
             self.next_id = None;
         }
         if self.follows(first_id, logits) {

@@ -93,7 +93,9 @@ impl Weight {
     }
 
     /// The sum of a block.
-    #[inline(always)] // so that it takes on the caller's instruction set
+    // As `Part::new`.
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
     pub fn sum(&self, block: &[f32]) -> f64 {
         sum(block, |x| self.of(logit(x)))
     }
@@ -203,7 +205,7 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, b
     if params.top_k > 0 {
         candidates.best(params.top_k as usize, tops);
         if params.top_p < 1.0 {
-            candidates.cut(plain, |mass| p * mass, |sum, goal| sum >= goal);
+            candidates.cut(plain, &|mass| p * mass, |sum, goal| sum >= goal);
         }
         candidates.keys.retain(|&key| value(key) >= floor);
     } else if params.top_p < 1.0 {
@@ -218,7 +220,7 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, b
         candidates.reach(tempered, u * total, total, all, |sum, goal| sum > goal);
         return candidates.keys.last().map(|&key| key as u32);
     }
-    candidates.cut(tempered, |total| u * total, |sum, goal| sum > goal);
+    candidates.cut(tempered, &|total| u * total, |sum, goal| sum > goal);
     candidates.keys.last().map(|&key| key as u32)
 }
 
@@ -258,6 +260,7 @@ struct Candidates<'a> {
 
 impl Candidates<'_> {
     /// All whose logit is at least `least`, which is finite, in the order of their ids.
+    #[inline(never)]
     fn gather(&mut self, least: f32) {
         self.keys.clear();
         for (i, block) in self.row.chunks(BLOCK).enumerate() {
@@ -310,7 +313,7 @@ impl Candidates<'_> {
         let tries = [n / 64.0, n / 8.0, n].map(|n| weight.bound(n, total - goal));
         for least in tries.into_iter().chain([floor]) {
             self.gather(least.max(floor));
-            if self.cut(weight, |_| goal, past) || least <= floor {
+            if self.cut(weight, &|_| goal, past) || least <= floor {
                 break;
             }
         }
@@ -321,7 +324,8 @@ impl Candidates<'_> {
     ///
     /// The weights are added up by classes, in each in the order of the candidates; then, from the best class on, the classes; then, in the
     /// class where that passes the goal, the weights from the best on.
-    fn cut(&mut self, weight: Weight, goal: impl Fn(f64) -> f64, past: fn(f64, f64) -> bool) -> bool {
+    #[inline(never)]
+    fn cut(&mut self, weight: Weight, goal: &dyn Fn(f64) -> f64, past: fn(f64, f64) -> bool) -> bool {
         let Some(worst) = (0..self.keys.len()).max_by_key(|&i| self.keys[i]) else { return false };
         let span = (weight.best - value(self.keys[worst])).abs().min(FAR * weight.temperature); // abs: minus zero
         let scale = (CLASSES as f32 / span).min(f32::MAX);
