@@ -5,7 +5,8 @@
 //! combined in ascending order (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"). How the row was cut up before
 //! it came here therefore changes no bit.
 
-use super::exp::{exp, logit, max, sum};
+use super::exp::{logit, max};
+use super::sample::Weight;
 
 /// Ids whose exponentials are summed as one block.
 pub const BLOCK: usize = 256;
@@ -48,17 +49,24 @@ impl Default for Part {
 }
 
 impl Part {
-    /// That of these logits.
-    #[inline(always)] // so that it takes on the caller's instruction set
+    /// That of at most [`BLOCK`] logits.
+    // Inlined, it takes on the caller's instruction set; a wasm module has but one, and one copy is enough.
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
     pub fn new(block: &[f32]) -> Self {
-        let mut values = [f32::NEG_INFINITY; BLOCK];
-        let values = &mut values[..block.len()];
-        for (value, &x) in values.iter_mut().zip(block) {
-            *value = logit(x);
+        match max(block) {
+            Some(max) => Self { max, sum: Weight::new(max, 1.0).sum(block) },
+            None => Self::odd(block),
         }
-        let max = max(values);
-        // Where all are minus infinity their differences are NaN, and exp of NaN is 0.
-        Self { max, sum: sum(values, |x| exp(x - max)) }
+    }
+
+    /// The same where not all are finite.
+    #[cold]
+    #[inline(never)]
+    fn odd(block: &[f32]) -> Self {
+        let max = block.iter().fold(f32::NEG_INFINITY, |a, &b| if logit(b) > a { logit(b) } else { a });
+        let sum = if max > f32::NEG_INFINITY { Weight::new(max, 1.0).odd_sum(block) } else { 0.0 };
+        Self { max, sum }
     }
 
     /// With another part: the larger maximum, and the sum relative to it.
@@ -67,7 +75,7 @@ impl Part {
         if low.max == f32::NEG_INFINITY {
             return high;
         }
-        Self { max: high.max, sum: high.sum + low.sum * f64::from(exp(low.max - high.max)) }
+        Self { max: high.max, sum: high.sum + low.sum * f64::from(Weight::new(high.max, 1.0).of(low.max)) }
     }
 }
 
@@ -116,7 +124,7 @@ impl Accumulator {
     /// The same where the parts of these logits are there already, one for each [`BLOCK`] of them. `first_id` must be the first of a block,
     /// and only the last push may end within one.
     pub fn push_parts(&mut self, first_id: u32, logits: &[f32], parts: &[Part]) {
-        if self.pending_len > 0 || !(first_id as usize).is_multiple_of(BLOCK) {
+        if self.pending_len > 0 || !first_id.is_multiple_of(BLOCK as u32) {
             self.next_id = None;
         }
         if self.follows(first_id, logits) {

@@ -12,7 +12,7 @@
 //! 6. *one draw*: cumulated from the most probable down, the first token past u times the sum, u = [`uniform`]`(seed, position)`.
 //!
 //! Larger logits come first everywhere, and equal logits in the order of their ids. What a value means that is not finite says
-//! [`logit`]. Probabilities are `f32` weights relative to the maximum ([`exp`]) summed in `f64`. Three sums have an order of their own: that of
+//! [`logit`]. Probabilities are `f32` weights relative to the maximum ([`Weight`]) summed in `f64`. Three sums have an order of their own: that of
 //! top-p over the whole vocabulary is the sum of op `pick` ([`Part`]s, joined in ascending order), that of the temperature over the whole
 //! vocabulary is added up block by block, and that of a weight within the candidates by classes of nearly equal logits (`Candidates::cut`).
 //!
@@ -21,7 +21,7 @@
 //! select: Knuth, "The art of computer programming", volume 3, sections 5.2.5 and 5.3.3). The sum of top-p is there already, for the
 //! log-probability needs it; a temperature that is alone costs one more pass with an exponential.
 
-use super::exp::{exp, logit, sum};
+use super::exp::{Exp2, logit, sum};
 use super::philox::uniform;
 use super::pick::{BLOCK, Part};
 
@@ -76,26 +76,52 @@ pub struct Scratch {
     seen: Vec<(u32, f32)>,
 }
 
-/// How likely a logit is.
+/// How likely a logit is, as a fraction of the best: e^((x - best) / temperature).
 #[derive(Debug, Clone, Copy)]
 pub struct Weight {
-    /// The largest logit, whose weight is 1.
-    pub best: f32,
-    /// What divides the distance to it.
-    pub temperature: f32,
+    best: f32,
+    temperature: f32,
+    /// What the distance to the best is multiplied with, for a power of two.
+    scale: f32,
 }
 
 impl Weight {
+    /// With the largest logit, and what divides the distance to it.
+    pub fn new(best: f32, temperature: f32) -> Self {
+        // At most finite: zero times infinity is no number.
+        Self { best, temperature, scale: (std::f32::consts::LOG2_E / temperature).min(f32::MAX) }
+    }
+
     /// That of one logit.
     #[inline(always)]
     pub fn of(&self, x: f32) -> f32 {
-        exp((x - self.best) / self.temperature)
+        self.of_by(&Exp2::KNOWN, x)
     }
 
-    /// The sum of a block.
-    #[inline(always)] // so that it takes on the caller's instruction set
+    #[inline(always)]
+    fn of_by(&self, exp2: &Exp2, x: f32) -> f32 {
+        exp2.of((x - self.best) * self.scale)
+    }
+
+    /// The sum of a block, whose logits are not above the best, as `logit` reads them.
+    // As `Part::new`.
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
     pub fn sum(&self, block: &[f32]) -> f64 {
-        sum(block, |x| self.of(logit(x)))
+        // NaN and minus infinity weigh nothing anyway, and plus infinity makes the sum NaN.
+        let sum = sum(block, |exp2, x| self.of_by(exp2, x));
+        if sum.is_nan() { self.odd_sum(block) } else { sum }
+    }
+
+    /// The same where not all are finite.
+    #[cold]
+    #[inline(never)]
+    pub fn odd_sum(&self, block: &[f32]) -> f64 {
+        let mut values = [f32::NEG_INFINITY; BLOCK];
+        for (value, &x) in values.iter_mut().zip(block) {
+            *value = logit(x);
+        }
+        sum(&values[..block.len()], |exp2, x| self.of_by(exp2, x))
     }
 
     /// A logit such that all `n` that may lie below weigh less than `rest` together.
@@ -190,8 +216,8 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, b
     }
     let all = f32::MIN;
     let floor = (best + params.min_p_distance()).max(all);
-    let plain = Weight { best, temperature: 1.0 };
-    let tempered = Weight { best, temperature: params.temperature };
+    let plain = Weight::new(best, 1.0);
+    let tempered = Weight::new(best, params.temperature);
     let u = f64::from(uniform(params.seed, params.position));
     let p = f64::from(params.top_p);
     keys.clear();
@@ -203,7 +229,7 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, b
     if params.top_k > 0 {
         candidates.best(params.top_k as usize, tops);
         if params.top_p < 1.0 {
-            candidates.cut(plain, |mass| p * mass, |sum, goal| sum >= goal);
+            candidates.cut(plain, &|mass| p * mass, |sum, goal| sum >= goal);
         }
         candidates.keys.retain(|&key| value(key) >= floor);
     } else if params.top_p < 1.0 {
@@ -215,10 +241,12 @@ fn choose(row: &[f32], parts: &[Part], params: &Params, scratch: &mut Scratch, b
     } else {
         by.weigh(row, tempered, sums);
         let total = sums.iter().sum::<f64>();
-        candidates.reach(tempered, u * total, total, all, |sum, goal| sum > goal);
-        return candidates.keys.last().map(|&key| key as u32);
+        if candidates.reach(tempered, u * total, total, all, |sum, goal| sum > goal) {
+            return candidates.keys.last().map(|&key| key as u32);
+        }
+        // The total was too large by its rounding, and u is nearly 1: then the candidates are all there are, and their own sum is the total.
     }
-    candidates.cut(tempered, |total| u * total, |sum, goal| sum > goal);
+    candidates.cut(tempered, &|total| u * total, |sum, goal| sum > goal);
     candidates.keys.last().map(|&key| key as u32)
 }
 
@@ -258,6 +286,7 @@ struct Candidates<'a> {
 
 impl Candidates<'_> {
     /// All whose logit is at least `least`, which is finite, in the order of their ids.
+    #[inline(never)]
     fn gather(&mut self, least: f32) {
         self.keys.clear();
         for (i, block) in self.row.chunks(BLOCK).enumerate() {
@@ -287,7 +316,9 @@ impl Candidates<'_> {
         if k <= self.parts.len() / 2 {
             tops.extend(self.parts.iter().map(|part| ascending(part.max)));
         } else if k <= self.row.len() / RUN {
-            tops.extend(self.row.chunks(RUN).map(|run| ascending(run.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a }))));
+            tops.extend(
+                self.row.chunks(RUN).map(|run| ascending(run.iter().fold(f32::NEG_INFINITY, |a, &b| if logit(b) > a { logit(b) } else { a }))),
+            );
         }
         let mut least = f32::MIN;
         if k <= tops.len() {
@@ -302,18 +333,23 @@ impl Candidates<'_> {
         self.keys.sort_unstable(); // or the order in which weights are added would be the selection's
     }
 
-    /// Gathers and leaves what [`cut`](Self::cut) would leave of the whole row, which weighs `total`; none below `floor` counts.
-    fn reach(&mut self, weight: Weight, goal: f64, total: f64, floor: f32, past: fn(f64, f64) -> bool) {
+    /// Gathers and leaves what [`cut`](Self::cut) would leave of the whole row, which weighs `total`; none below `floor` counts. Whether the goal
+    /// was reached; otherwise all stay.
+    fn reach(&mut self, weight: Weight, goal: f64, total: f64, floor: f32, past: fn(f64, f64) -> bool) -> bool {
         // What lies below the bound for all n is not needed, but it is mostly far below: the first tries look less far. At last, where the goal
         // is nearly the total and rounding decides, everything.
         let n = self.row.len() as f64;
         let tries = [n / 64.0, n / 8.0, n].map(|n| weight.bound(n, total - goal));
         for least in tries.into_iter().chain([floor]) {
             self.gather(least.max(floor));
-            if self.cut(weight, |_| goal, past) || least <= floor {
+            if self.cut(weight, &|_| goal, past) {
+                return true;
+            }
+            if least <= floor {
                 break;
             }
         }
+        false
     }
 
     /// Leaves the most probable of the candidates whose weights, added up, are `past` the goal, which may depend on the sum of all. The last of
@@ -321,7 +357,8 @@ impl Candidates<'_> {
     ///
     /// The weights are added up by classes, in each in the order of the candidates; then, from the best class on, the classes; then, in the
     /// class where that passes the goal, the weights from the best on.
-    fn cut(&mut self, weight: Weight, goal: impl Fn(f64) -> f64, past: fn(f64, f64) -> bool) -> bool {
+    #[inline(never)]
+    fn cut(&mut self, weight: Weight, goal: &dyn Fn(f64) -> f64, past: fn(f64, f64) -> bool) -> bool {
         let Some(worst) = (0..self.keys.len()).max_by_key(|&i| self.keys[i]) else { return false };
         let span = (weight.best - value(self.keys[worst])).abs().min(FAR * weight.temperature); // abs: minus zero
         let scale = (CLASSES as f32 / span).min(f32::MAX);
@@ -330,12 +367,13 @@ impl Candidates<'_> {
             // Infinity times zero is NaN, and that is class 0: there is no other then.
             (if class > (CLASSES - 1) as f32 { (CLASSES - 1) as f32 } else { class }) as i32
         };
+        let exp2 = Exp2::unknown();
         let mut sums = [0.0f64; CLASSES];
         let (mut weights, mut classes) = ([0.0f32; BLOCK], [0i32; BLOCK]);
         for keys in self.keys.chunks(BLOCK) {
             for ((w, c), &key) in weights.iter_mut().zip(&mut classes).zip(keys) {
                 let x = value(key);
-                (*w, *c) = (weight.of(x), class(x));
+                (*w, *c) = (weight.of_by(&exp2, x), class(x));
             }
             for (&w, &c) in weights.iter().zip(&classes).take(keys.len()) {
                 sums[c as usize] += f64::from(w);

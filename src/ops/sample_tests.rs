@@ -22,11 +22,13 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
             *x = logit(if *x > 0.0 { *x / params.repetition_penalty } else { *x * params.repetition_penalty });
         }
     }
-    // The sum of top-p over the whole vocabulary is that of the op `pick`.
-    let whole = all.iter().map(|&(_, x)| x).collect::<Vec<_>>().chunks(BLOCK).map(Part::new).fold(Part::default(), Part::join).sum;
+    // The sum of top-p over the whole vocabulary is that of the op `pick`, and that of the temperature is added up block by block.
+    let row: Vec<f32> = all.iter().map(|&(_, x)| x).collect();
+    let whole = row.chunks(BLOCK).map(Part::new).fold(Part::default(), Part::join).sum;
     all.retain(|&(_, x)| x > f32::NEG_INFINITY);
     all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
     let best = all.first()?.1;
+    let exp = |x: f32, temperature| f64::from(Weight::new(best, temperature).of(x));
     if params.temperature == 0.0 || params.top_p == 0.0 {
         return Some(all[0].0);
     }
@@ -34,10 +36,10 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
         all.truncate(params.top_k as usize);
     }
     if params.top_p < 1.0 {
-        let mass: f64 = if params.top_k > 0 { all.iter().map(|&(_, x)| f64::from(exp(x - best))).sum() } else { whole };
+        let mass: f64 = if params.top_k > 0 { all.iter().map(|&(_, x)| exp(x, 1.0)).sum() } else { whole };
         let (mut cumulated, mut kept) = (0.0, 0);
         for &(_, x) in &all {
-            cumulated += f64::from(exp(x - best));
+            cumulated += exp(x, 1.0);
             kept += 1;
             if cumulated >= f64::from(params.top_p) * mass {
                 break;
@@ -48,8 +50,14 @@ fn oracle(logits: &[f32], recent: &[u32], params: &Params) -> Option<u32> {
     if params.min_p > 0.0 {
         all.retain(|&(_, x)| x >= best + f64::from(params.min_p).ln() as f32);
     }
-    let weights: Vec<f64> = all.iter().map(|&(_, x)| f64::from(exp((x - best) / params.temperature))).collect();
-    let goal = f64::from(uniform(params.seed, params.position)) * weights.iter().sum::<f64>();
+    let weights: Vec<f64> = all.iter().map(|&(_, x)| exp(x, params.temperature)).collect();
+    let mut total = weights.iter().sum::<f64>();
+    if params.top_k == 0 && params.top_p >= 1.0 && params.min_p <= 0.0 {
+        let by_blocks: f64 = row.chunks(BLOCK).map(|block| Weight::new(best, params.temperature).sum(block)).sum();
+        assert!((by_blocks / total - 1.0).abs() < 1e-12, "{by_blocks} is not {total}");
+        total = by_blocks;
+    }
+    let goal = f64::from(uniform(params.seed, params.position)) * total;
     let mut cumulated = 0.0;
     for (&(id, _), weight) in all.iter().zip(weights) {
         cumulated += weight;

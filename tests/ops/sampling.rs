@@ -54,6 +54,40 @@ fn picks_equal_the_reference_over_the_logits() {
     });
 }
 
+/// NaN has no chance, and plus infinity is the largest number, on every instruction set: some have a maximum that does anything with NaN.
+#[cfg_attr(not(target_arch = "wasm32"), test)]
+#[cfg_attr(target_arch = "wasm32", wasm_bindgen_test)]
+fn logits_that_are_not_finite_are_read_alike_everywhere() {
+    use rillm::backend::cpu::{Cpu, Variant};
+    let mut random = Random::new(11);
+    let greedy = sample::Params { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.2, seed: 1, position: 0 };
+    let plain = sample::Params { temperature: 3.0, repetition_penalty: 1.0, ..greedy };
+    let nucleus = sample::Params { top_p: 0.9, ..plain };
+    let options = [greedy, plain, nucleus, sample::Params { top_k: 40, ..nucleus }, sample::Params { top_k: 200, ..plain }];
+    for (at, step, odd) in [(0, 9, f32::NAN), (5, 7, f32::NAN), (3, 1000, f32::NAN), (17, 400, f32::INFINITY), (2, 5, f32::NEG_INFINITY)] {
+        let mut logits: Vec<f32> = (0..4999).map(|_| random.normal() * 2.0).collect();
+        let mut clean = logits.clone();
+        for i in (at..4999).step_by(step) {
+            logits[i] = odd;
+            clean[i] = if odd == f32::INFINITY { f32::MAX } else { f32::NEG_INFINITY };
+        }
+        for variant in Variant::available() {
+            let mut cpu = Cpu::new(variant);
+            for params in &options {
+                for position in 0..40 {
+                    let params = sample::Params { position, ..*params };
+                    let recent = [0, 3, 17, 4998];
+                    *cpu.row_mut() = clean.clone();
+                    let right = cpu.draw(&params, &recent);
+                    assert!(right.is_some_and(|pick| clean[pick.id as usize] > f32::NEG_INFINITY));
+                    *cpu.row_mut() = logits.clone();
+                    assert_eq!(cpu.draw(&params, &recent), right, "{variant:?}, {odd} from {at} on, {params:?}");
+                }
+            }
+        }
+    }
+}
+
 /// The kernels and the threads give what the plain text of the op gives, token and log-probability, to the bit.
 #[cfg(not(target_arch = "wasm32"))]
 #[test]
