@@ -166,17 +166,20 @@ test("B109: what was handed out stays as it was when the memory grows", LIMIT, a
     const many = Array.from({ length: 200 }, (_, i) => few[i % few.length]);
     const score = await model.score(many);
     const long = await model.complete("A river, ".repeat(200), { temperature: 0, maxTokens: 4, chunkSize: 1024 }).result;
-    const ids = await model.tokenize("A river, ".repeat(1 << 18));
+    // How much of what a load borrowed is free again depends on how its bytes came: more text, until it is used up.
+    let ids, repeats = 1 << 17;
+    do ids = await model.tokenize("A river, ".repeat(repeats *= 2));
+    while (model.info.memoryBytes === before && repeats < 1 << 21);
     const after = model.info.memoryBytes;
     model.dispose();
     const same = kept.map(([value, copy]) => JSON.stringify(value) === JSON.stringify(copy));
     const own = [score.logprobs, score.topIds, score.topLogprobs].map((array) => [array.constructor.name, array.length, array.buffer.byteLength === array.byteLength]);
-    return { same, before, after, own, prompt: long.usage.promptTokens, ids: ids.length, finite: score.logprobs.every(Number.isFinite), logprobs: kept[0][0].logprobs };
+    return { same, before, after, own, prompt: long.usage.promptTokens, ids: ids.length / repeats, finite: score.logprobs.every(Number.isFinite), logprobs: kept[0][0].logprobs };
   });
   assert.ok(seen.after > seen.before, `the memory did not grow: ${seen.before} to ${seen.after} bytes`);
   assert.ok(seen.same.length > 10 && seen.same.every(Boolean), JSON.stringify(seen.same));
   assert.deepEqual(seen.own, [["Float32Array", 199, true], ["Uint32Array", 199, true], ["Float32Array", 199, true]]);
-  assert.ok(seen.prompt >= 600 && seen.ids >= 3 << 18 && seen.finite && seen.logprobs.length > 0);
+  assert.ok(seen.prompt >= 600 && seen.ids >= 3 && seen.finite && seen.logprobs.length > 0);
 });
 
 test("nothing went unhandled", () => assert.deepEqual(errors, []));
